@@ -1,87 +1,47 @@
-"""Time limits for others: sockets whose whole use has one, and calls that may never return."""
+"""Time limits for others: a whole conversation over a connection, and calls that may never
+return."""
 
-import io
 import socket
+import ssl
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The moment, by `time.monotonic`, at which a request has to be done."""
-
-    at_s: float
-
-    @classmethod
-    def after(cls, seconds: float) -> "Deadline":
-        return cls(time.monotonic() + seconds)
-
-    def left_s(self) -> float:
-        """The seconds that are left.
-
-        Raises:
-            TimeoutError: there are none.
-        """
-        left = self.at_s - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-
-class TimedSocket(io.RawIOBase):
-    """The part of a socket that `http.client` uses. `close` does nothing: whoever opened the socket
-    closes it."""
-
-    def __init__(self, raw: socket.socket, deadline: Deadline) -> None:
-        self._raw, self._deadline = raw, deadline
-
-    def sendall(self, data: bytes) -> None:
-        self._raw.settimeout(self._deadline.left_s())
-        self._raw.sendall(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._raw.settimeout(self._deadline.left_s())
-        return self._raw.recv_into(buffer)
-
-    def close(self) -> None:
-        pass
-
-
-def connect(host: str, port: int, deadline: Deadline) -> socket.socket:
-    """A TCP connection to the first address of `host` that accepts one.
+def conversation(
+    host: str, port: int, limit_s: float, talk: Callable[[socket.socket], T], tls: bool = False
+) -> T:
+    """The result of `talk` with a TCP connection to `host`; `limit_s` is for all of it, from the
+    host's name to the last byte.
 
     Raises:
-        OSError: the name is not known, or no address accepts within the time.
+        OSError: the name is not known, or no address accepts; `TimeoutError` after `limit_s`.
     """
-    failure: OSError = OSError(f"{host} has no address")
-    # `getaddrinfo` has no time limit of its own.
-    resolving = in_daemon_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    addresses = resolving.result(deadline.left_s())
-    for index, (family, kind, protocol, _, address) in enumerate(addresses):
-        raw = socket.socket(family, kind, protocol)
+    opened: list[socket.socket] = []
+
+    def run() -> T:
+        # Half the time for an address that stays silent, since another one may accept.
+        connection = socket.create_connection((host, port), limit_s / 2)
         try:
-            raw.settimeout(deadline.left_s() / (len(addresses) - index))
-            raw.connect(address)
-            return raw
-        except OSError as error:
-            raw.close()
-            failure = error
-        except BaseException:
-            raw.close()
-            raise
-    raise failure
+            connection.settimeout(limit_s)
+            if tls:
+                context = ssl.create_default_context()
+                connection = context.wrap_socket(connection, server_hostname=host)
+            opened.append(connection)
+            return talk(connection)
+        finally:
+            connection.close()
+
+    try:
+        return in_daemon_thread(run).result(limit_s)
+    finally:
+        for connection in opened:
+            with suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def in_daemon_thread(call: Callable[[], T]) -> Future[T]:

@@ -8,7 +8,7 @@ window goes to a file and `TraceReady` names it. A recording (`analyzer/recordin
 holds the worker's messages with their times.
 
 A new version only adds messages, and fields with a default, so recordings of every earlier version
-stay readable. Version 2 added settings, single steps, heartbeats, meters and expected times.
+stay readable. Version 2 added settings, single steps, heartbeats and meters.
 """
 
 import struct
@@ -118,14 +118,10 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class Progress(Struct, frozen=True, tag="progress"):
-    """The slow stage in progress ("importing torch", "loading weights", "compiling").
-
-    `expected_ns` is how long it took last time on this machine; None if that is unknown.
-    """
+    """The slow stage in progress ("importing torch", "loading weights", "compiling")."""
 
     stage: str
     detail: str = ""
-    expected_ns: int | None = None
 
 
 class State(Struct, frozen=True, tag="state"):

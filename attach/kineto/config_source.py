@@ -4,6 +4,7 @@ dynolog listens on TCP port 1778; a message is its length (`<i`) and JSON, and s
 Source: facebookincubator/dynolog `SimpleJsonServerInl.h`, `gputrace.rs`.
 """
 
+import socket
 import struct
 import time
 from abc import abstractmethod
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.attach.deadline import Deadline, TimedSocket, connect
+from decodescope.attach.deadline import conversation
 from decodescope.attach.door import Closeable
 from decodescope.attach.kineto.daemon_socket import (
     DaemonSocket,
@@ -176,17 +177,19 @@ class Dynolog(ConfigSource):
         """Nothing is open between two messages."""
 
     def _ask(self, request: dict[str, object]) -> bytes:
-        message, deadline = msgspec.json.encode(request), Deadline.after(_TIMEOUT_S)
-        try:
-            with connect("127.0.0.1", self._port, deadline) as connection:
-                timed = TimedSocket(connection, deadline)
-                timed.sendall(_LENGTH.pack(len(message)) + message)
-                file = timed.makefile("rb")
+        message = msgspec.json.encode(request)
+
+        def talk(connection: socket.socket) -> bytes:
+            connection.sendall(_LENGTH.pack(len(message)) + message)
+            with connection.makefile("rb") as file:
                 (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
                 answer = file.read(length) if 0 < length <= _MAX_ANSWER_BYTES else b""
-                if len(answer) != length:
-                    raise EOFError
-                return answer
+            if len(answer) != length:
+                raise EOFError
+            return answer
+
+        try:
+            return conversation("127.0.0.1", self._port, _TIMEOUT_S, talk)
         except (OSError, EOFError, struct.error) as error:
             raise DecodescopeError(
                 f"port {self._port}: dynolog does not answer; look whether it runs"

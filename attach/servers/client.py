@@ -4,15 +4,16 @@ import http.client
 import socket
 import ssl
 from dataclasses import dataclass, replace
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.attach.deadline import Deadline, TimedSocket, connect
+from decodescope.attach.deadline import conversation
 from decodescope.attach.servers.address import Address, parse_address
 from decodescope.attach.servers.tokens import Token
 
@@ -81,8 +82,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ServerClient:
-    """Requests to the server at `address`. A request opens a connection and closes it; `limit_s` is
-    for all of it, from the host's name to the last byte."""
+    """Requests to the server at `address`. A request opens a connection and closes it within
+    `limit_s`."""
 
     address: Address
     token: Token | None = None
@@ -113,41 +114,30 @@ class ServerClient:
         return answer
 
     def _request(self, method: str, path: str, body: bytes | None, limit_s: float) -> Answer:
-        url = f"{self.address.url}{path}"
-        deadline = Deadline.after(limit_s)
+        url, address = f"{self.address.url}{path}", self.address
+        talk = partial(self._answer, url, method, f"{address.path}{path}", body)
         try:
-            with (
-                self._socket(deadline) as raw,
-                self._sent(TimedSocket(raw, deadline), method, path, body) as response,
-            ):
-                redirects = 300 <= response.status < 400
-                location = response.getheader("Location") if redirects else None
-                return Answer(url, response.status, _body(response, url), location)
+            return conversation(
+                address.host, address.port, limit_s, talk, address.scheme == "https"
+            )
         except (OSError, HTTPException, UnicodeError) as error:
             raise _as_ours(error, url, limit_s) from None
 
-    def _socket(self, deadline: Deadline) -> socket.socket:
-        raw = connect(self.address.host, self.address.port, deadline)
-        if self.address.scheme == "http":
-            return raw
-        try:
-            raw.settimeout(deadline.left_s())
-            context = ssl.create_default_context()
-            return context.wrap_socket(raw, server_hostname=self.address.host)
-        except BaseException:
-            raw.close()
-            raise
-
-    def _sent(self, timed: TimedSocket, method: str, path: str, body: bytes | None) -> HTTPResponse:
+    def _answer(
+        self, url: str, method: str, path: str, body: bytes | None, raw: socket.socket
+    ) -> Answer:
         connection = HTTPConnection(self.address.host, self.address.port)
-        connection.sock = cast(Any, timed)
+        connection.sock = raw
         headers = {"Accept-Encoding": "identity", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if self.token is not None:
             headers["Authorization"] = self.token.header
-        connection.request(method, f"{self.address.path}{path}", body, headers)
-        return connection.getresponse()
+        connection.request(method, path, body, headers)
+        with connection.getresponse() as response:
+            redirects = 300 <= response.status < 400
+            location = response.getheader("Location") if redirects else None
+            return Answer(url, response.status, _body(response, url), location)
 
     def _same_server(self, url: str, moved: str) -> str:
         """The path to which `moved` redirects a request for `url`."""

@@ -50,21 +50,13 @@ class GroupDoor(Door):
         answer_s: float = _ANSWER_S,
         observe_s: float = _OBSERVE_S,
     ) -> None:
-        self._members = tuple(_Member(door) for door in doors)
+        self._doors, self._members = tuple(doors), tuple(map(_Member, doors))
         self._answer_s, self._observe_s = answer_s, observe_s
         self._closed = threading.Event()
 
     @property
-    def _doors(self) -> tuple[ServerDoor, ...]:
-        return tuple(member.door for member in self._members)
-
-    @property
     def target(self) -> str:
-        return f"{len(self._members)} servers: {'; '.join(door.target for door in self._doors)}"
-
-    @property
-    def name(self) -> str:
-        return f"{len(self._members)} servers"
+        return f"{len(self._doors)} servers: {'; '.join(door.target for door in self._doors)}"
 
     @property
     def cost(self) -> str:
@@ -146,7 +138,7 @@ class GroupDoor(Door):
     def _observed(self) -> ServerFigures:
         first = self.metrics()
         if self._closed.wait(self._observe_s):
-            raise DecodescopeError(f"{self.name}: left before the window")
+            raise DecodescopeError(f"{len(self._doors)} servers: left before the window")
         return figures(first, self.metrics())
 
     def _together(

@@ -15,31 +15,21 @@ from decodescope.attach.servers.server_door import ServerDoor
 from decodescope.attach.servers.tokens import Token
 
 
-def open_server(url: str, trace_dir: Path | None, token: Token | None = None) -> ServerDoor:
-    """The door into the inference server at `url`, as `parse_address` takes it.
-
-    `trace_dir` is the folder of this machine in which the server's traces appear, None if the
-    server says it, or takes one that it is told.
-
-    Raises:
-        DecodescopeError: the URL is none, or no inference server answers there.
-    """
-    client = ServerClient(parse_address(url), token)
-    return ServerDoor(client, recognise(client), trace_dir)
-
-
 def open_servers(
     urls: Sequence[str],
     trace_dirs: Sequence[Path],
     token: Token | None,
     say: Callable[[str], None],
 ) -> Door:
-    """The door into the server at one URL, or into the group of those at several. `trace_dirs` are
-    as in `open_server`, none or one for each URL; the `token` is for all. A server of a group that
-    does not answer is named in a line, and asked again with the metrics.
+    """The door into the inference server at one URL, or into the group of those at several, which
+    are as `parse_address` takes them.
+
+    `trace_dirs` are the folders of this machine in which the servers' traces appear: one for each
+    URL, or none if each server says it, or takes one that it is told. The `token` is for all. A
+    server of a group that does not answer is named in a line, and asked again with the metrics.
 
     Raises:
-        DecodescopeError: a URL is none, or as `open_server` of the first if none of them answers.
+        DecodescopeError: a URL is none, or no inference server answers, at the first of them.
         InputError: a URL is named twice, or there are folders for some of them only.
     """
     if trace_dirs and len(trace_dirs) != len(urls):
@@ -48,8 +38,6 @@ def open_servers(
             f"{len(trace_dirs)} for {len(urls)}"
         )
     folders: Sequence[Path | None] = trace_dirs or [None] * len(urls)
-    if len(urls) == 1:
-        return open_server(urls[0], folders[0], token)
     clients = [ServerClient(parse_address(url), token) for url in urls]
     doors, problems = list[ServerDoor](), list[DecodescopeError]()
     answers = [in_daemon_thread(partial(recognise, client)) for client in clients]
@@ -68,4 +56,4 @@ def open_servers(
         raise problems[0]
     for problem in problems:
         say(f"attached without {problem}")
-    return GroupDoor(doors)
+    return doors[0] if len(doors) == 1 else GroupDoor(doors)

@@ -3,7 +3,6 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.text.plain import plain_line
@@ -17,39 +16,39 @@ class Token:
 
     header: str = field(repr=False)
 
-    @classmethod
-    def from_file(cls, path: Path) -> Self:
-        """The token that a file holds on one line.
 
-        Raises:
-            InputError: the file cannot be read, or holds no token.
-        """
-        try:
-            with path.open("rb") as file:
-                data = file.read(_MAX_BYTES)
-        except OSError as error:
-            raise InputError(
-                f"{path}: the token cannot be read ({error.strerror}); name a file that holds it"
-            ) from None
-        return cls._checked(data.decode("ascii", "replace"), str(path))
+def read_token(file: Path | None, variable: str | None) -> Token | None:
+    """The token that `file` holds on one line, or the environment variable of this name; None
+    without either.
 
-    @classmethod
-    def from_variable(cls, name: str) -> Self:
-        """The token that the environment variable `name` holds.
+    Raises:
+        InputError: both are given, one cannot be read, or it holds no token.
+    """
+    if file is not None and variable is not None:
+        raise InputError("--token-file and --token-variable: give one of the two")
+    if file is not None:
+        text, where = _text_in(file), str(file)
+    elif variable is not None:
+        text, where = _text_of(variable), f"the environment variable {plain_line(variable)}"
+    else:
+        return None
+    secret = text.strip()
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise InputError(f"{where}: holds no token; it is one word of printable ASCII on one line")
+    return Token(f"Bearer {secret}")
 
-        Raises:
-            InputError: the variable is not set, or holds no token.
-        """
-        value = os.environ.get(name)
-        if value is None:
-            raise InputError(f"{plain_line(name)}: this environment variable is not set; set it")
-        return cls._checked(value, f"the environment variable {plain_line(name)}")
 
-    @classmethod
-    def _checked(cls, text: str, where: str) -> Self:
-        secret = text.strip()
-        if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
-            raise InputError(
-                f"{where}: holds no token; it is one word of printable ASCII on one line"
-            )
-        return cls(f"Bearer {secret}")
+def _text_in(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MAX_BYTES).decode("ascii", "replace")
+    except OSError as error:
+        raise InputError(
+            f"{file}: the token cannot be read ({error.strerror}); name a file that holds it"
+        ) from None
+
+
+def _text_of(variable: str) -> str:
+    if (value := os.environ.get(variable)) is None:
+        raise InputError(f"{plain_line(variable)}: this environment variable is not set; set it")
+    return value

@@ -7,7 +7,7 @@ import rich_click as click
 from benchmarks.harness.records import report_result
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.output_paths import check_writable
-from decodescope.cli.options import file_option, json_option, number_option, output_option
+from decodescope.cli.options import json_option, number_option, output_option
 from decodescope.cli.output import library_output_to_stderr, progress, say
 
 # Below 16 a tile of the tensor cores would be mostly padding.
@@ -23,7 +23,6 @@ _SIZE = click.IntRange(16, 262_144)
     multiple=True,
     help="Rows of x; may be given several times. [default: 1, 2, 4, 8, 16, 32 and 64]",
 )
-@file_option("--table", help="A table of tiles to add the results to, such as the bundled one.")
 @json_option
 @output_option
 def command(
@@ -32,7 +31,6 @@ def command(
     rows: int,
     columns: int,
     tokens: tuple[int, ...],
-    table: Path | None,
 ) -> None:
     """Products with FP8 and INT8 weights beside cuBLAS, torch._scaled_mm and a plain Triton GEMM.
 
@@ -41,14 +39,13 @@ def command(
     """
     from decodescope.variants.machine.environment import require_gpu
 
-    check_writable(table, "--table", [])
-    check_writable(output, "-o", [table])
+    check_writable(output, "-o", [])
     require_gpu("gemm")
     from benchmarks.gemm.gemm_bench import TOKENS, run_gemm_bench
     from benchmarks.gemm.result_table import gemm_table
 
     with progress(say) as show, library_output_to_stderr():
-        result = run_gemm_bench(rows, columns, sorted(set(tokens)) or TOKENS, table, show)
+        result = run_gemm_bench(rows, columns, sorted(set(tokens)) or TOKENS, show)
     report_result(output, result, gemm_table, as_json)
     if result.errors:
         raise DecodescopeError("gemm: " + "; ".join(result.errors))

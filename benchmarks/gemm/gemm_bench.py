@@ -27,7 +27,6 @@ from benchmarks.harness.cold_graphs import cold_timer, copies_needed, launches_p
 from benchmarks.harness.turns import Check, Contestant, Outcome, Timer, take_turns
 from benchmarks.kernels.kernel_bench import launch_times
 from benchmarks.kernels.report import SCHEMA_VERSION
-from decodescope.analyzer.io.files import write_atomically
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
@@ -36,14 +35,8 @@ from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
-from decodescope.variants.steps.fused.tiling.tile_table import (
-    TileKey,
-    encode_table,
-    keep_tiles,
-    table_with,
-)
+from decodescope.variants.steps.fused.tiling.tile_table import TileKey, keep_tiles
 from decodescope.variants.tuning.report import RoundSpread
-from decodescope.variants.tuning.tile_tuning import read_table
 
 _DEVICE = "device"
 ROUNDS = 15
@@ -64,19 +57,14 @@ class GemmConditions:
     pdl: bool
 
 
-def run_gemm_bench(
-    rows: int, columns: int, tokens: Sequence[int], table: Path | None, say: Say
-) -> GemmBenchmark:
+def run_gemm_bench(rows: int, columns: int, tokens: Sequence[int], say: Say) -> GemmBenchmark:
     """Tune, check and time the GEMMs for W [rows, columns] and each number of tokens.
 
-    The tiles found for ours are kept for later runs, and added to `table`, a file in the format of
-    the shipped one, if given. Needs what `require_gpu` checks.
+    The tiles found for ours are kept for later runs. Needs what `require_gpu` checks.
 
     Raises:
         MissingRequirement: out of GPU memory, or no tile fits the GPU.
-        InputError: `table` is not a table or cannot be written.
     """
-    known = None if table is None else read_table(table)
     l2_bytes, peak = torch.cuda.get_device_properties(0).L2_cache_size, read_peak("cuda")
     copies, _ = copies_needed(rows * columns, l2_bytes)
     pdl = can_overlap(torch.device("cuda"))
@@ -86,9 +74,6 @@ def run_gemm_bench(
         operands = GemmOperands(rows, columns, max(tokens), copies, "cuda")
         sizes = tuple(measure_size(operands, one, conditions, DeviceClock(), say) for one in tokens)
     tiles = {key: tile for size in sizes for key, tile in found_tiles(operands, size)}
-    if table is not None and known is not None:
-        write_atomically(table, encode_table(table_with(known, conditions.gpu.name, tiles)))
-        say(f"written to the table {table}")
     kept_in = keep_tiles(conditions.gpu, tiles, cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")

@@ -2,16 +2,16 @@
 
 import torch
 
-from decodescope.variants.model.checkpoint import holds_quantized, stored_tensors
+from decodescope.variants.model.checkpoint import broken_checkpoint, holds_quantized, stored_tensors
 from decodescope.variants.model.loading import find_files
 from decodescope.variants.model.quantized_loading import find_quantized
 from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
-from decodescope.variants.tuning.tile_tuning import built_model
 
 
 def shape_model(
@@ -29,7 +29,8 @@ def shape_model(
     """
     fields = find_files(source).config
     require_support(source.name, fields, batch, device, spec)
-    model = built_model(source.name, fields, dtype, "meta")
+    with broken_checkpoint(source.name):
+        model = build_random(fields, "meta", dtype)
     if source.folder is not None:
         tensors = stored_tensors(source.folder)
         if holds_quantized(fields, tensors):

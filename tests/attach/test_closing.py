@@ -12,8 +12,8 @@ from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
 from decodescope.attach.kineto.processes import read_process
 from decodescope.attach.servers import server_door
-from decodescope.attach.servers.opening import open_server
 from tests.helpers.libkineto import fake_process
+from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.engines import Clock, Load, Vllm
 from tests.helpers.servers.http_server import HttpServer
 

@@ -55,8 +55,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         seen.blocks.append(arguments[:-1])
         return BlockBenchmark(1, arguments[0], 1, 1, 1, 1, (), {})
 
-    def gemms(rows: int, columns: int, tokens: Any, table: Path | None, say: Any) -> GemmBenchmark:
-        seen.gemms.append((rows, columns, tuple(tokens), table))
+    def gemms(rows: int, columns: int, tokens: Any, say: Any) -> GemmBenchmark:
+        seen.gemms.append((rows, columns, tuple(tokens)))
         say("drawing 4 matrices")
         sizes = tuple(GemmSize(one, (GemmFigures("w8a8", seen.error),), {}) for one in tokens)
         return GemmBenchmark(1, rows, columns, 4, 128, 15, 3, 1, None, None, sizes, {})
@@ -140,19 +140,19 @@ def test_bad_usage_is_one_line(benchmarks: Command, asked: Asked, options: tuple
 def test_gemms_are_measured_at_each_number_of_tokens_once(
     benchmarks: Command, asked: Asked, tmp_path: Path
 ) -> None:
-    path, table = tmp_path / "gemm.json", tmp_path / "tiles.json"
+    path = tmp_path / "gemm.json"
     done = benchmarks("gemm", "--json", "-o", str(path))
     assert done.code == 0
     printed = msgspec.json.decode(done.out, type=GemmBenchmark)
     assert printed == msgspec.json.decode(path.read_bytes(), type=GemmBenchmark)
     assert "drawing 4 matrices" in done.err
-    options = ("--rows", "64", "--columns", "100", "--table", str(table))
+    options = ("--rows", "64", "--columns", "100")
     done = benchmarks("gemm", *options, "--tokens", "33", "--tokens", "3", "--tokens", "3")
     assert done.code == 0
     assert "w8a8" in done.out
     assert asked.gemms == [
-        (8192, 8192, (1, 2, 4, 8, 16, 32, 64), None),
-        (64, 100, (3, 33), table),
+        (8192, 8192, (1, 2, 4, 8, 16, 32, 64)),
+        (64, 100, (3, 33)),
     ]
 
 
@@ -172,7 +172,6 @@ def test_a_wrong_gemm_fails_the_command_after_its_output(benchmarks: Command, as
         ("--tokens", "65"),
         ("--tokens", "0"),
         ("-o", "no/such/file"),
-        ("--table", "no/such/file"),
     ],
 )
 def test_bad_sizes_are_one_line(

@@ -13,9 +13,9 @@ import pytest
 
 from decodescope.analyzer.schema.report import Report
 from decodescope.attach.servers.metrics import ServerMetrics
-from decodescope.attach.servers.opening import open_server
 from tests.helpers.app.terminal import Terminal
 from tests.helpers.command import Command
+from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.vllm import PROGRAM, PROMPTS, TINY, TOKENS, Clients, RealVllm, complete
 
 pytestmark = [

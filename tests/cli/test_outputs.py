@@ -105,13 +105,6 @@ def test_a_trace_never_replaces_a_file_of_the_model(decodescope: Command, tmp_pa
     assert unchanged(folder) == before
 
 
-def test_two_outputs_of_one_command_are_two_files(decodescope: Command, tmp_path: Path) -> None:
-    tiles = str(tmp_path / "tiles.json")
-    done = decodescope("tune", "--table", tiles, "-o", tiles)
-    assert done.code == 2
-    assert "name another file" in done.only_line
-
-
 @pytest.mark.parametrize("output", ["-", "/dev/stdout", "/dev/fd/1"])
 @pytest.mark.parametrize("target", ["csv", "chrome", "html"])
 def test_standard_output_gets_the_file_and_nothing_else(

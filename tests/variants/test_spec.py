@@ -131,12 +131,3 @@ def test_what_is_wrong_is_said(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         VariantSpec.parse(text)
     assert "\n" not in str(caught.value)
-
-
-def test_a_spec_validates_itself() -> None:
-    with pytest.raises(InputError, match="only fused kernels"):
-        VariantSpec("eager", without=frozenset({"head"}))
-    with pytest.raises(InputError, match="weight format"):
-        VariantSpec("eager", weight_format="fp7")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="part 'hed' is unknown"):
-        VariantSpec("fused", without=frozenset({"hed"}))  # type: ignore[arg-type]

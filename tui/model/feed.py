@@ -167,11 +167,8 @@ class Feed:
         match event:
             case Hello():
                 self._greet(event, now)
-            case Progress(stage=stage, detail=detail, expected_ns=expected_ns):
-                expected_s = None if expected_ns is None else expected_ns / 1e9
-                self.set(
-                    detail=f"{stage} {detail}".strip(), stage_at=now, stage_expected_s=expected_s
-                )
+            case Progress(stage=stage, detail=detail):
+                self.set(detail=f"{stage} {detail}".strip(), stage_at=now)
                 self.note("info", f"{stage} {detail}".strip(), "worker", at=now)
             case State(state=state, variant=variant):
                 self._enter(state, variant)

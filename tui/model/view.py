@@ -141,9 +141,9 @@ class View:
     """Everything the panels show. `stats` and `window` belong to `choices[current]`.
 
     `heard_at` is when the source last said something. `detail` is the slow stage that began at
-    `stage_at`, and took `stage_expected_s` last time. `held`: the selection belongs to `window`,
-    and a later one has arrived. `preview` stands in for what a starting run has not reported; its
-    own view was `recorded_on` a device. `attached` is what the windows are of, in a replay too.
+    `stage_at`. `held`: the selection belongs to `window`, and a later one has arrived. `preview`
+    stands in for what a starting run has not reported; its own view was `recorded_on` a device.
+    `attached` is what the windows are of, in a replay too.
     """
 
     kind: Kind
@@ -167,7 +167,6 @@ class View:
     recording: bool = False
     heard_at: float | None = None
     stage_at: float | None = None
-    stage_expected_s: float | None = None
     unseen: int = 0
     page: str = ""
     selection: Selection = NOTHING
@@ -221,15 +220,13 @@ class View:
         return silent_s if silent_s > allowed_s else None
 
     def progress(self, now: float) -> str:
-        """The slow stage in progress, how long it has taken so far, and how long it took before."""
+        """The slow stage in progress, and how long it has taken so far."""
         if not self.detail or self.stage_at is None:
             return self.detail
         so_far_s = max(now - self.stage_at, 0.0)
         if so_far_s < 1.0:
             return self.detail
-        expected_s = self.stage_expected_s
-        of = f" of about {expected_s:.0f}" if expected_s and expected_s >= 1.0 else ""
-        return f"{self.detail}, {so_far_s:.0f}{of} s"
+        return f"{self.detail}, {so_far_s:.0f} s"
 
     @property
     def about(self) -> Hello | CaptureInfo | None:

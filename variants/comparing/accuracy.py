@@ -210,27 +210,22 @@ def accuracy_of(
         raise ModelError(
             f"gave logits of shape {list(logits.shape)}, the reference {list(reference.shape)}"
         )
-    sums = torch.zeros(4, dtype=torch.float64)
-    by_position: list[torch.Tensor] = []
-    for first in range(0, len(logits), _ROWS):
-        rows = slice(first, first + _ROWS)
-        block_sums, block = _scored(logits[rows].double(), reference[rows].double(), next_ids[rows])
-        sums += block_sums
-        by_position.append(block)
-    difference, norm, loss, reference_loss = sums.tolist()
-    scores = PositionScores(*torch.cat(by_position, 1).numpy())
+    parts = (torch.split(each, _ROWS) for each in (logits, reference, next_ids))
+    by_position = torch.cat([_scored(*rows) for rows in zip(*parts, strict=True)], 1)
     positions = len(logits)
+    difference, norm, loss, reference_loss, kl, agrees = by_position.sum(1).tolist()
+    log_ratio = by_position[2] - by_position[3]
     accuracy = Accuracy(
         reference=reference_name,
         text=text_name,
         positions=positions,
         logit_rel_error=math.sqrt(difference / norm) if norm else math.nan,
-        kl=float(scores.kl.mean()),
-        top1_agreement=float(scores.agrees.mean()),
+        kl=kl / positions,
+        top1_agreement=agrees / positions,
         perplexity=_exp(loss / positions),
         perplexity_ratio=_exp((loss - reference_loss) / positions),
     )
-    return with_intervals(accuracy, scores)
+    return with_intervals(accuracy, PositionScores(log_ratio.numpy(), *by_position[4:].numpy()))
 
 
 def unusable(accuracy: Accuracy) -> list[str]:
@@ -239,29 +234,22 @@ def unusable(accuracy: Accuracy) -> list[str]:
     return [f"{name} {x}" for name, x in figures if isinstance(x, float) and not math.isfinite(x)]
 
 
-def _scored(
-    logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sums over rows that the figures are made of, and the `PositionScores` [3, rows]."""
+def _scored(logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor) -> torch.Tensor:
+    """Of each row ||logits - reference||^2, ||reference||^2, -ln Q[i], -ln P[i], KL and whether the
+    argmax is equal, float64 [6, rows]."""
+    logits, reference = logits.double(), reference.double()
     log_q, log_p = logits.log_softmax(-1), reference.log_softmax(-1)
     at_next = next_ids[:, None]
-    likelihood, reference_likelihood = (
-        log.gather(-1, at_next).squeeze(-1) for log in (log_q, log_p)
-    )
-    sums = torch.stack(
+    return torch.stack(
         [
-            (logits - reference).square().sum(),
-            reference.square().sum(),
-            -likelihood.sum(),
-            -reference_likelihood.sum(),
+            (logits - reference).square().sum(-1),
+            reference.square().sum(-1),
+            -log_q.gather(-1, at_next).squeeze(-1),
+            -log_p.gather(-1, at_next).squeeze(-1),
+            (log_p.exp() * (log_p - log_q)).sum(-1),
+            (logits.argmax(-1) == reference.argmax(-1)).double(),
         ]
     )
-    scores = [
-        reference_likelihood - likelihood,
-        (log_p.exp() * (log_p - log_q)).sum(-1),
-        (logits.argmax(-1) == reference.argmax(-1)).double(),
-    ]
-    return sums, torch.stack(scores)
 
 
 def _exp(value: float) -> float:

@@ -17,6 +17,7 @@ from decodescope.analyzer.protocol.messages import (
     Failure,
     Log,
     Pause,
+    Progress,
     Quit,
     Resume,
     Settings,
@@ -29,7 +30,6 @@ from decodescope.analyzer.protocol.messages import (
 from decodescope.variants.live.channel import Channel
 from decodescope.variants.live.decoding import Decoding
 from decodescope.variants.live.session import TorchSession
-from decodescope.variants.live.stages import Stages
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import window_plan
 
@@ -46,13 +46,11 @@ class LiveLoop:
         channel: Channel,
         windows: WindowFiles,
         clock_ns: Callable[[], int] = perf_counter_ns,
-        stages: Stages | None = None,
     ) -> None:
         self._session = session
         self._channel = channel
         self._files = windows
         self._clock_ns = clock_ns
-        self._stages = stages or Stages(channel.send)
         self._schedule = WindowSchedule()
         self._decoding = Decoding(session, clock_ns)
         self._variant = ""
@@ -177,16 +175,10 @@ class LiveLoop:
         elif wanted is not None and (wanted != self._variant or not self._built):
             self._switch(wanted)
         elif self._built and self._paused != was_paused:
-            if not self._paused:
-                self._resume()
-                return
-            self._decoding.settle()
-            self._publish()
-            self._announce("paused")
-
-    def _resume(self) -> None:
-        self._decoding.leave_out_pause()
-        self._announce("running")
+            if self._paused:
+                self._decoding.settle()
+                self._publish()
+            self._go_on()
 
     def _switch(self, variant: str) -> None:
         """Replace the current variant with `variant`; if that fails, build the old one again."""
@@ -218,10 +210,9 @@ class LiveLoop:
     def _adopt(self, settings: Settings, variant: str) -> bool:
         adopted = self._attempted(
             "the settings stay as they were",
-            lambda: self._session.adopt(settings, variant, self._stages),
+            lambda: self._session.adopt(settings, variant, self._say),
         )
         if adopted:
-            self._stages.model = self._session.settings.model or ""
             self._channel.send(self._session.hello())
         return adopted
 
@@ -238,12 +229,11 @@ class LiveLoop:
         built = self._attempted(
             f"variant {variant} cannot be built",
             lambda: self._decoding.begin(
-                self._session.build(variant, lambda stage: self._stages(stage, variant))
+                self._session.build(variant, lambda stage: self._say(stage, variant))
             ),
         )
         if not built:
             return False
-        self._stages.done()
         self._variant, self._timed = variant, not self._session.interprets(variant)
         self._paused = self._capture_requested = False
         self._single_steps = 0
@@ -259,7 +249,6 @@ class LiveLoop:
         try:
             action()
         except Exception as error:  # weights, compilers and third-party variants raise anything
-            self._stages.failed()
             self._report(failure, error)
         else:
             return True
@@ -276,7 +265,8 @@ class LiveLoop:
         elif self._paused:
             self._announce("paused")
         else:
-            self._resume()
+            self._decoding.leave_out_pause()
+            self._announce("running")
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Run `action`; an error the user can fix pauses the loop, any other is raised."""
@@ -293,13 +283,16 @@ class LiveLoop:
         self._decoding.give_up()
         self._paused, self._single_steps = True, 0
         self._session.release()
-        self._announce("paused" if self._built else "failed")
+        self._go_on()
 
     def _report(self, outcome: str, error: Exception) -> None:
         if not isinstance(error, DecodescopeError):
             traceback.print_exception(error)
         known = self._session.explain(error) or known_error(error)
         self._channel.send(Failure(f"{outcome}: {known}", known.exit_code, fatal=False))
+
+    def _say(self, stage: str, detail: str = "") -> None:
+        self._channel.send(Progress(stage, detail))
 
     def _announce(self, state: WorkerState) -> None:
         self._channel.send(State(state, self._variant))

@@ -14,10 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol.messages import Bye, WorkerConfig
+from decodescope.analyzer.protocol.messages import Bye, Progress, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
-from decodescope.variants.live.stages import FILE_NAME, Stages
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 from decodescope.variants.machine.environment import require_run_packages
 
@@ -55,9 +53,7 @@ def _serve(channel: Channel, config: WorkerConfig) -> int:
 
 def _work(channel: Channel, config: WorkerConfig) -> None:
     require_run_packages()
-    model = config.model or "the default model"
-    stages = Stages(channel.send, model, cache_folder() / FILE_NAME)
-    stages("importing torch and transformers")
+    channel.send(Progress("importing torch and transformers"))
     # Objects made by imports stay. Visiting them again and again takes a seventh of the start.
     gc.disable()
     from decodescope.variants.live.loop import LiveLoop
@@ -66,10 +62,10 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
 
     gc.freeze()
     gc.enable()
-    session = open_session(config, stages)
+    session = open_session(config, lambda stage: channel.send(Progress(stage)))
     channel.send(session.hello())
     windows = WindowFiles(Path(config.trace_dir))
-    LiveLoop(session, channel, windows, stages=stages).run(session.variant)
+    LiveLoop(session, channel, windows).run(session.variant)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from platformdirs import user_cache_path
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.files import read_regular_file, write_atomically
 
-Measured = TypeVar("Measured", bound=Struct)
+Measured = TypeVar("Measured")
 
 
 def cache_folder() -> Path:
@@ -32,7 +31,7 @@ def kept_measured(path: Path, kind: type[Measured]) -> Measured:
         raise ValueError(str(error)) from error
 
 
-def keep_measured(path: Path, measured: Struct, title: str) -> bool:
+def keep_measured(path: Path, measured: object, title: str) -> bool:
     """Write `measured` to `path` as JSON, and create its folder if it is missing.
 
     Returns False if that fails. stderr then says that `title` is not kept for later runs.

@@ -201,7 +201,7 @@ def load_model(
             require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
-            model = build_random(source.preset, device, torch_dtype(dtype))
+            model = build_random(source.preset.config, device, torch_dtype(dtype))
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
@@ -250,7 +250,7 @@ def _skeleton(
 ) -> Any:
     """The model that config.json describes, on the meta device: shapes without memory."""
     if source.preset is not None and source.kind == "random":
-        return build_random(source.preset, "meta", dtype)
+        return build_random(source.preset.config, "meta", dtype)
     if "transformers_weights" in files.config:
         raise ModelError(
             f"{source.name}: config.json names its weights in transformers_weights; only {WEIGHTS} "

@@ -7,9 +7,9 @@ one scale. The router of a mixture of experts stays as it is: it is tiny, and de
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -28,7 +28,6 @@ Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype], torch.Tenso
 
 # The modules of a model that the fused kernels run (`steps.fused.model_parts`).
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
-_SCALE_BYTES = 4
 # transformers holds the matrices of all experts of a layer in one tensor.
 EXPERT_DIMENSIONS = 3
 # Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
@@ -179,10 +178,10 @@ def quantized_formats(model: nn.Module) -> dict[str, Stored]:
     }
 
 
-def weight_tensors(module: nn.Module, recurse: bool = True) -> list[torch.Tensor]:
+def weight_tensors(module: nn.Module) -> list[torch.Tensor]:
     """The distinct tensors of weights of `module`: parameters, quantised elements and scales."""
-    tensors: list[torch.Tensor] = [*module.parameters(recurse)]
-    for part in module.modules() if recurse else (module,):
+    tensors: list[torch.Tensor] = [*module.parameters()]
+    for part in module.modules():
         if isinstance(part, QuantizedMatrix):
             tensors += part.tensors
     return list({id(tensor): tensor for tensor in tensors}.values())
@@ -255,45 +254,28 @@ def quantize_model(
         torch.cuda.empty_cache()
 
 
-def quantized_bytes(model: Any, quantization: Quantization | None) -> int:
-    """Bytes of the weights of `model`, which may be without memory, once they are quantised."""
-    planned = frozenset(_paths(model, quantization) if quantization else ())
-    # A tied table may be stored twice: as it is for the embedding, quantised for the head.
-    sizes: dict[tuple[int, bool], int] = {}
-    for path, module in model.named_modules():
-        for name, weight in module.named_parameters(recurse=False):
-            to_do = f"{path}.{name}" in planned or (path in planned and name == "weight")
-            has_scales = to_do and quantization is not None and quantization.scaled
-            scale_bytes = _SCALE_BYTES * weight[..., 0].numel() if has_scales else 0
-            sizes[id(weight), to_do] = weight.numel() + scale_bytes if to_do else weight.nbytes
-        if isinstance(module, QuantizedMatrix):
-            sizes |= {(id(tensor), False): tensor.nbytes for tensor in module.tensors}
-    return sum(sizes.values())
+def planned_weights(name: str, model: Any, quantization: Quantization) -> Any:
+    """A copy of `model` without memory, quantised. Raises as `quantize_model`."""
+    memory = (*weight_tensors(model), *model.buffers())
+    planned = deepcopy(model, {id(tensor): _without_memory(tensor) for tensor in memory})
+    quantize_model(name, planned, quantization)
+    return planned
 
 
-def dequantized_bytes(model: Any, quantization: Quantization | None) -> int:
+def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    empty = tensor.to("meta")
+    return nn.Parameter(empty, False) if isinstance(tensor, nn.Parameter) else empty
+
+
+def dequantized_bytes(model: Any) -> int:
     """Bytes of the largest matrix, or of all experts', that the prefill makes from quantised
     elements at a time."""
     made = [
-        module.data.numel()
-        for module in model.modules()
-        if isinstance(module, QuantizedLinear | QuantizedExperts)
+        one.elements // (len(one.data) if isinstance(one, Mxfp4Experts) else 1)
+        for one in model.modules()
+        if isinstance(one, QuantizedLinear | QuantizedExperts | Mxfp4Experts)
     ]
-    made += [
-        one.elements // len(one.data) for one in model.modules() if isinstance(one, Mxfp4Experts)
-    ]
-    if quantization is not None:
-        paths = (path for path in _paths(model, quantization) if path != _TABLE)
-        made += [_elements(attrgetter(path)(model)).numel() for path in paths]
     return max(made, default=0) * int(model.dtype.itemsize)
-
-
-def _elements(part: Any) -> torch.Tensor:
-    """The elements of a matrix as it is in a model: a module, or a parameter."""
-    if isinstance(part, torch.Tensor):
-        return part
-    elements: torch.Tensor = part.data if isinstance(part, QuantizedMatrix) else part.weight
-    return elements
 
 
 def _paths(model: Any, quantization: Quantization) -> list[str]:
@@ -355,7 +337,7 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
                 f"dtype; it cannot become {quantization.format}"
             )
         return
-    weight = _elements(part)
+    weight = part if isinstance(part, torch.Tensor) else part.weight
     data, scale = _narrow(weight, quantization, f"{name}: {path}")
     if weight is part:
         delattr(owner, leaf)

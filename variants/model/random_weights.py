@@ -1,5 +1,6 @@
-"""Random weights in the shape of a preset."""
+"""Random weights in the shape that a config.json describes."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -9,27 +10,25 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decodescope.variants.model.experts import set_prompt_way
 from decodescope.variants.model.mxfp4_experts import fill_random, packed_experts, place_packed
 from decodescope.variants.model.quantized_loading import compute_buffers
-from decodescope.variants.model.source import Preset
 from decodescope.variants.model.stored_quantization import stores_mxfp4
 
 RANDOM_SEED = 0
 RANDOM_STD = 0.02
 
 
-def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
-    """The preset's model with random weights, built in place on `device`.
+def build_random(config: Mapping[str, Any], device: str, dtype: torch.dtype) -> Any:
+    """The model of a config.json with random weights, built in place on `device`.
 
     Drawn on the device with a fixed seed: normal with standard deviation 0.02, biases 0, norms as
     their class makes them: 1, or 0 where it adds 1; experts in MXFP4 as `fill_random` says, and
     sinks 1 beside them. The same device and version give the same
     weights. On "meta" there are none.
     """
-    fields = deepcopy(preset.config)
+    fields = deepcopy(dict(config))
     packed = stores_mxfp4(fields)
     fields.pop("quantization_config", None)
-    config = AutoConfig.for_model(**fields)
     with torch.device("meta" if packed else device):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields), dtype=dtype)
     if packed:
         place_packed(model, device)
     set_prompt_way(model)

@@ -42,8 +42,8 @@ from decodescope.variants.model.quantized_weights import (
     dequantized_bytes,
     expert_elements,
     expert_tensors,
+    planned_weights,
     quantization_of,
-    quantized_bytes,
     weight_tensors,
 )
 from decodescope.variants.model.workload import DecodeWorkload
@@ -207,7 +207,7 @@ def require_memory(
         ModelError: an architecture whose K and V cannot be counted.
     """
     try:
-        need = _need(model, workload, weight_bytes, spec)
+        need = _need(name, model, workload, weight_bytes, spec)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
@@ -232,7 +232,7 @@ def require_memory(
             advice = _LESS
             if needed >= need.on_device:
                 others = needed - need.on_device
-                advice = _what_fits(model, workload, device, spec, free, others)
+                advice = _what_fits(name, model, workload, device, spec, free, others)
             raise MissingRequirement(
                 f"not enough {memory} for {name} in {workload.dtype}: batch {workload.batch:,} of "
                 f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
@@ -253,19 +253,21 @@ class _Need:
 
 
 def _need(
-    model: Any, workload: DecodeWorkload, weight_bytes: int, spec: VariantSpec | None
+    name: str, model: Any, workload: DecodeWorkload, weight_bytes: int, spec: VariantSpec | None
 ) -> _Need:
     size = 1 if spec and spec.kv_format else model.dtype.itemsize
     kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
-    stored, quantising = weight_bytes, 0
+    planned, quantising = model, 0
     if (quantization := quantization_of(spec)) is not None:
-        stored += quantized_bytes(model, quantization) - model_bytes(model)
+        planned = planned_weights(name, model, quantization)
         quantising = weight_bytes + model_bytes(model.model.layers[0])
-    prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
+    stored = weight_bytes + model_bytes(planned) - model_bytes(model)
+    prefill = _activation_bytes(model, workload) + dequantized_bytes(planned)
     return _Need(stored, kv, max(stored + kv + prefill, quantising), quantising)
 
 
 def _what_fits(
+    name: str,
     model: Any,
     workload: DecodeWorkload,
     device: str,
@@ -286,7 +288,7 @@ def _what_fits(
     fitting = [
         words
         for words, other, how in others
-        if _need(other, workload, model_bytes(other), how).on_device + on_host <= free
+        if _need(name, other, workload, model_bytes(other), how).on_device + on_host <= free
     ]
     if all(model_bytes(each) > free for each in (model, *(other for _, other, _ in others))):
         return "no format fits; choose a smaller model"

@@ -1,23 +1,16 @@
 """`tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
-from typing import Any
 
-import msgspec
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.checkpoint import broken_checkpoint
 from decodescope.variants.model.loading import (
     LoadedModel,
     check_fits,
@@ -40,15 +33,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     step_shapes,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
-from decodescope.variants.steps.fused.tiling.tile_table import (
-    TileTable,
-    decode_table,
-    encode_table,
-    keep_tiles,
-    table_with,
-    tiles_by_key,
-    tiles_for,
-)
+from decodescope.variants.steps.fused.tiling.tile_table import keep_tiles, tiles_by_key, tiles_for
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
 from decodescope.variants.tuning.report import SCHEMA_VERSION, RoundSpread, TuningReport
 
@@ -62,27 +47,21 @@ Passes = tuple[tuple[TunedOperation, ...], ...]
 
 
 def run_tuning(
-    model: str,
-    workload: DecodeWorkload,
-    spec: VariantSpec,
-    table: Path | None,
-    say: Callable[[str], None],
+    model: str, workload: DecodeWorkload, spec: VariantSpec, say: Callable[[str], None]
 ) -> TuningReport:
     """Tune the fused step of `model` in the middle of `workload` and keep the tiles for later runs.
 
     `spec` says how weights, K and V are stored: tiles depend on the size of their elements.
 
-    `table` is a file in the format of the shipped table that the tiles are added to; it is created
-    if missing. Operations whose tile is measured already keep it, unless all are: then all are
+    Operations whose tile is measured already keep it, unless all are: then all are
     measured again. No weights are loaded: they are random numbers of the model's shapes. Needs what
     `require_gpu` checks.
 
     Raises:
         MissingRequirement: model not found, out of GPU memory.
         ModelError: a model that the fused kernels cannot run, or with too few positions.
-        InputError: a batch that they cannot run, or `table` is not a table or cannot be written.
+        InputError: a batch that they cannot run.
     """
-    known = None if table is None else read_table(table)
     source = resolve_model(model)
     say(f"building {model} with random weights")
     loaded = random_model(source, workload, "cuda", spec)
@@ -100,12 +79,7 @@ def run_tuning(
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
         before_ns, after_ns = time_both(launch_with, start.tiles, tiles, DeviceClock())
-    measured_tiles = tiles_by_key(shapes, tiles, operations)
-    if table is not None and known is not None:
-        updated = table_with(known, gpu.name, measured_tiles)
-        write_atomically(table, encode_table(updated))
-        say(f"written to the table {table}")
-    kept_in = keep_tiles(gpu, measured_tiles, cache_folder())
+    kept_in = keep_tiles(gpu, tiles_by_key(shapes, tiles, operations), cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")
     return TuningReport(
@@ -126,20 +100,6 @@ def run_tuning(
         environment=environment(),
         variant=str(spec),
     )
-
-
-def read_table(path: Path) -> TileTable:
-    """The table in a file; an empty one if there is no file.
-
-    Raises:
-        InputError: unreadable, or not a table of tiles.
-    """
-    try:
-        return decode_table(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"--table {path}: not a table of tiles ({error})") from error
 
 
 @torch.no_grad()
@@ -197,29 +157,10 @@ def random_model(
     fields = find_files(source).config
     require_support(source.name, fields, workload.batch, device, spec)
     with memory_errors(f"building {source.name} in {workload.dtype}", device):
-        if source.preset is not None:
-            model = build_random(source.preset, device, torch_dtype(workload.dtype))
-        else:
-            model = built_model(source.name, fields, torch_dtype(workload.dtype), device)
+        with broken_checkpoint(source.name):
+            model = build_random(fields, device, torch_dtype(workload.dtype))
         loaded = loaded_model(model, None, "random", source.name)
         if (quantization := quantization_of(spec)) is not None:
             quantize_model(source.name, model, quantization)
     check_fits(loaded, workload)
     return loaded
-
-
-def built_model(name: str, fields: Mapping[str, Any], dtype: torch.dtype, device: str) -> Any:
-    """The transformers model that the `fields` of a config.json describe; on a device other than
-    "meta", its weights are random.
-
-    Raises:
-        ModelError: a configuration that transformers cannot build.
-    """
-    try:
-        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(dict(fields)))
-        with torch.device(device):
-            return AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # transformers raises nearly every type for a broken configuration
-        raise ModelError(f"{name}: unreadable model configuration ({error})") from error

@@ -13,7 +13,7 @@ from benchmarks.claims.report import EntrantFigures, Race, Row
 from benchmarks.claims.rows import speed_up
 from decodescope.analyzer.text.formatting import bytes_size, interval_text, percent
 from decodescope.variants.comparing.accuracy_text import POSITIONS, SEQUENCES
-from decodescope.variants.model.quantized_weights import quantization_of, quantized_bytes
+from decodescope.variants.model.quantized_weights import planned_weights, quantization_of
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import model_bytes
@@ -62,7 +62,9 @@ def _stored(name: str) -> Row:
     """The bytes of the weights of Llama 2 7B that the variant stores ÷ those in FP16."""
     model = _shape()
     before = model_bytes(model)
-    after = quantized_bytes(model, quantization_of(find_variant(name).spec))
+    quantization = quantization_of(find_variant(name).spec)
+    assert quantization is not None
+    after = model_bytes(planned_weights(name, model, quantization))
     return Row(
         f"weights stored by {name}",
         "share",
@@ -77,7 +79,7 @@ def _stored(name: str) -> Row:
 
 @cache
 def _shape() -> object:
-    return build_random(presets()["llama-2-7b"], "meta", torch.float16)
+    return build_random(presets()["llama-2-7b"].config, "meta", torch.float16)
 
 
 def _perplexity(race: Race, name: str) -> Row:

@@ -12,7 +12,7 @@ from textual_serve.server import Server
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.browser_app import MAX_MESSAGE_BYTES, BrowserApp, cells
 from decodescope.cli.browser_guard import Guard
-from decodescope.cli.browser_page import STYLE, page
+from decodescope.cli.browser_page import PAGE, STYLE
 from decodescope.cli.output import say
 
 HOST = "127.0.0.1"
@@ -64,7 +64,7 @@ class AppServer(Server):
         self._apps: dict[str, asyncio.Task[None]] = {}
 
     def application(self) -> web.Application:
-        application = web.Application(middlewares=[self.guard.middleware])
+        application = web.Application(middlewares=[self.guard.check])
         application.add_routes(
             [
                 web.get("/", self._page),
@@ -81,7 +81,7 @@ class AppServer(Server):
     async def _page(self, request: web.Request) -> web.Response:
         if (token := request.query.get("token")) is not None:
             return self.guard.begin_session(token)
-        text = page(f"ws://{request.host}/ws", request.query.get("fontsize"))
+        text = PAGE.substitute(websocket=f"ws://{request.host}/ws")
         return web.Response(text=text, content_type="text/html")
 
     async def _style(self, request: web.Request) -> web.Response:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.recordings.writer import RecordingWriter
     from decodescope.analyzer.reports.user_facts import Given
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
-    from decodescope.attach.servers.tokens import Token
     from decodescope.tui.model.sources import AttachSource
 
 _DEFAULT_MS = 300
@@ -179,8 +178,9 @@ def _opened(
         raise InputError(f"{urls[0]}: give servers, or ids of processes")
     if urls:
         from decodescope.attach.servers.opening import open_servers
+        from decodescope.attach.servers.tokens import read_token
 
-        return open_servers(urls, trace_dirs, _token(token_file, token_variable), say)
+        return open_servers(urls, trace_dirs, read_token(token_file, token_variable), say)
     for name, value in (
         ("--trace-dir", next(iter(trace_dirs), None)),
         ("--token-file", token_file),
@@ -194,16 +194,6 @@ def _opened(
     if everything:
         return KinetoDoor(all_processes(), all_must_ask=False)
     return KinetoDoor(job_processes([_pid(target) for target in targets]))
-
-
-def _token(file: Path | None, variable: str | None) -> "Token | None":
-    from decodescope.attach.servers.tokens import Token
-
-    if file is not None and variable is not None:
-        raise InputError("--token-file and --token-variable: give one of the two")
-    if file is not None:
-        return Token.from_file(file)
-    return None if variable is None else Token.from_variable(variable)
 
 
 def _pid(target: str) -> int:

@@ -3,7 +3,7 @@
 import secrets
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 _OPEN_IT = "open the address that decodescope serve printed"
 _NO_OTHER_PAGE = "only pages of this server may connect"
@@ -52,23 +52,18 @@ class Guard:
         session = request.cookies.get(self._cookie, "")
         return session if session in self._sessions else None
 
-    @property
-    def middleware(self) -> Middleware:
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses what other pages and who has no session ask for."""
-
-        @web.middleware
-        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
-            if request.host not in self._hosts or origin not in self._origins:
-                raise web.HTTPForbidden(text=_NO_OTHER_PAGE)
-            if site not in _OWN_SITE:
-                raise web.HTTPForbidden(text=f"{_NO_OTHER_PAGE}; type the address")
-            begins = request.path == "/" and "token" in request.query
-            if not begins and self.session(request) is None:
-                raise web.HTTPForbidden(text=_OPEN_IT)
-            return await handler(request)
-
-        return check
+        origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
+        if request.host not in self._hosts or origin not in self._origins:
+            raise web.HTTPForbidden(text=_NO_OTHER_PAGE)
+        if site not in _OWN_SITE:
+            raise web.HTTPForbidden(text=f"{_NO_OTHER_PAGE}; type the address")
+        begins = request.path == "/" and "token" in request.query
+        if not begins and self.session(request) is None:
+            raise web.HTTPForbidden(text=_OPEN_IT)
+        return await handler(request)
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         """Say to the browser what the page may do, on every response."""

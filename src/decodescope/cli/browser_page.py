@@ -2,13 +2,8 @@
 
 from string import Template
 
-from decodescope.analyzer.text.numbers import whole_number
-
-DEFAULT_FONT_PIXELS = 16
-_MIN_FONT_PIXELS, _MAX_FONT_PIXELS = 6, 40
-
 # textual.js finds the terminal by its class, and marks the body when a byte came and at the end.
-_PAGE = Template("""<!DOCTYPE html>
+PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
   <head>
     <meta charset="utf-8">
@@ -21,8 +16,7 @@ _PAGE = Template("""<!DOCTYPE html>
   <body>
     <p class="starting">decodescope is starting</p>
     <p class="ended">The app has ended. <a href="/">Start it again</a></p>
-    <div class="textual-terminal" data-session-websocket-url="$websocket"
-         data-font-size="$font_pixels"></div>
+    <div class="textual-terminal" data-session-websocket-url="$websocket" data-font-size="16"></div>
   </body>
 </html>
 """)
@@ -46,11 +40,3 @@ p { position: absolute; width: 100%; top: 40%; margin: 0; text-align: center; z-
 .ended, .-first-byte .starting, .-closed .starting { display: none; }
 .-closed .ended { display: block; padding: 1em 0; background: #1c232b; }
 """
-
-
-def page(websocket: str, font_size: str | None) -> str:
-    """The page whose terminal connects to the URL `websocket`; `font_size` is in pixels."""
-    pixels = whole_number(font_size or "") or 0
-    if not _MIN_FONT_PIXELS <= pixels <= _MAX_FONT_PIXELS:
-        pixels = DEFAULT_FONT_PIXELS
-    return _PAGE.substitute(websocket=websocket, font_pixels=pixels)

@@ -11,7 +11,6 @@ from decodescope.cli.options import (
     DEFAULT_TOKENS,
     checkpoint_files,
     dtype_option,
-    file_option,
     json_option,
     number_option,
     output_option,
@@ -50,7 +49,6 @@ from decodescope.cli.output import (
     show_default=True,
     help="A fused variant: its formats of weights, K and V are measured, such as fused+fp8_e4m3.",
 )
-@file_option("--table", help="A table of tiles to add the results to, such as the bundled one.")
 @json_option
 @output_option
 def tune(
@@ -62,14 +60,12 @@ def tune(
     tokens: int,
     dtype: str,
     variant: str,
-    table: Path | None,
 ) -> None:
     """Find the fastest tiles for the whole fused step and keep them for later runs; needs a GPU.
 
     Measures the kernels without measured tiles on this GPU, or all kernels if every one has some.
     """
-    check_writable(table, "--table", checkpoint_files(model))
-    check_writable(output, "-o", [table, *checkpoint_files(model)])
+    check_writable(output, "-o", checkpoint_files(model))
     from decodescope.variants.machine.environment import require_gpu
     from decodescope.variants.model.workload import DecodeWorkload, parse_dtype
     from decodescope.variants.registry import find_variant
@@ -85,7 +81,7 @@ def tune(
     from decodescope.variants.tuning.tile_tuning import run_tuning
 
     with progress(say) as show, library_output_to_stderr():
-        result = run_tuning(model, workload, spec.formats, table, show)
+        result = run_tuning(model, workload, spec.formats, show)
     if output is not None:
         write_json(output, result)
         say_written(output, "json")

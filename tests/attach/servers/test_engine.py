@@ -7,8 +7,8 @@ import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
-from decodescope.attach.servers.opening import open_server
 from decodescope.attach.servers.tokens import Token
+from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.engines import Sglang, Vllm, llama_cpp, tensorrt_llm
 from tests.helpers.servers.http_server import Answering, HttpServer, Reply, Request, as_json
 

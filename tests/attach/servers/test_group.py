@@ -17,9 +17,10 @@ from decodescope.attach.servers.engine import EngineServer, recognise
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
-from decodescope.attach.servers.opening import open_server, open_servers
+from decodescope.attach.servers.opening import open_servers
 from decodescope.attach.servers.server_door import ServerDoor
 from tests.helpers.scripted_door import ScriptedDoor, metrics
+from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.engines import Sglang, llama_cpp
 from tests.helpers.servers.http_server import HttpServer, Reply, Request
 from tests.helpers.servers.replicas import QUICK, Servers, servers

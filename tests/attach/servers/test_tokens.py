@@ -7,7 +7,7 @@ import pytest
 from decodescope.analyzer.errors import InputError
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
-from decodescope.attach.servers.tokens import Token
+from decodescope.attach.servers.tokens import Token, read_token
 
 
 def test_a_file_and_a_variable_hold_a_token(
@@ -15,9 +15,8 @@ def test_a_file_and_a_variable_hold_a_token(
 ) -> None:
     (tmp_path / "token").write_text("  sk-abc\n")
     monkeypatch.setenv("SERVER_KEY", "sk-abc")
-    from_file = Token.from_file(tmp_path / "token")
-    assert from_file == Token.from_variable("SERVER_KEY")
-    assert from_file.header == "Bearer sk-abc"
+    from_file = read_token(tmp_path / "token", None)
+    assert from_file == read_token(None, "SERVER_KEY") == Token("Bearer sk-abc")
 
 
 def test_no_repr_shows_the_token() -> None:
@@ -29,7 +28,7 @@ def test_no_repr_shows_the_token() -> None:
 def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
     with pytest.raises(InputError, match="holds no token") as caught:
-        Token.from_file(tmp_path / "token")
+        read_token(tmp_path / "token", None)
     assert not text.strip() or text not in str(caught.value)
 
 
@@ -38,6 +37,6 @@ def test_a_missing_file_and_variable_are_said(
 ) -> None:
     monkeypatch.delenv("SERVER_KEY", raising=False)
     with pytest.raises(InputError, match=r"nowhere: the token cannot be read \(No such file"):
-        Token.from_file(tmp_path / "nowhere")
+        read_token(tmp_path / "nowhere", None)
     with pytest.raises(InputError, match="SERVER_KEY: this environment variable is not set"):
-        Token.from_variable("SERVER_KEY")
+        read_token(None, "SERVER_KEY")

@@ -367,7 +367,7 @@ def test_on_a_gpu_every_gemm_is_right_and_below_the_peak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemm_bench, "cache_folder", lambda: tmp_path)
-    result = gemm_bench.run_gemm_bench(2048, 4096, (33,), None, lambda stage: None)
+    result = gemm_bench.run_gemm_bench(2048, 4096, (33,), lambda stage: None)
     assert result.errors == ()
     peak = result.measured_peak_bytes_per_s
     assert peak is not None

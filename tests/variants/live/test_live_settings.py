@@ -21,7 +21,6 @@ from decodescope.analyzer.protocol.messages import (
     SwitchVariant,
     TraceReady,
 )
-from decodescope.variants.live.stages import Stages
 from tests.variants.live.test_live_loop import Run
 
 TWO = Settings(4, 200, model="two")
@@ -102,23 +101,6 @@ def test_where_nothing_runs_other_settings_can(tmp_path):
     run()
     assert ("failed", "eager") in run.states()
     assert run.states()[-1] == ("running", "eager")
-
-
-def test_the_time_of_a_stage_is_that_of_the_model_that_runs(tmp_path):
-    run = changing(tmp_path, TWO, (2, ChangeSettings(Settings(1, 9, model="one"))), end_s=20)
-    build = run.session.build
-
-    def build_slowly(variant, say):
-        step = build(variant, say)
-        run.session.clock.now_ns += {"one": 1, "two": 5}[run.session.settings.model] * 10**9
-        return step
-
-    run.session.build = build_slowly
-    run.loop._stages = Stages(run.channel.send, "one", None, run.session.clock)
-    run()
-    expected = [p.expected_ns for p in run.channel.of(Progress) if p.stage == "building"]
-    assert expected[:2] == [None, None]
-    assert expected[2] == pytest.approx(1e9, rel=0.01)
 
 
 def test_a_switch_and_settings_that_came_together_both_count(tmp_path):

@@ -2,7 +2,6 @@
 
 import gc
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from decodescope.variants.live.channel import Channel
 
 
 def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[tuple[bool, bool]] = []
 
@@ -22,7 +21,6 @@ def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
         raise InputError("enough")
 
     monkeypatch.setattr(session, "open_session", opened)
-    monkeypatch.setattr(worker, "cache_folder", lambda: tmp_path)
     app, own = socket.socketpair()
     gc.unfreeze()
     try:

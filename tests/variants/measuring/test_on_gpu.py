@@ -203,13 +203,13 @@ def test_random_weights_are_built_in_place() -> None:
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    model = build_random(preset, "cuda", torch.bfloat16)
+    model = build_random(preset.config, "cuda", torch.bfloat16)
     peak_bytes = torch.cuda.max_memory_allocated() - before
     assert {parameter.device.type for parameter in model.parameters()} == {"cuda"}
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
     table_bytes = 2 * preset.config["vocab_size"] * preset.config["hidden_size"]
     assert peak_bytes < 2 * preset.parameters + 3 * table_bytes
-    again = build_random(preset, "cuda", torch.bfloat16)
+    again = build_random(preset.config, "cuda", torch.bfloat16)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
 

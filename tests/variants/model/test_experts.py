@@ -42,7 +42,7 @@ def without_memory(family: str, dtype: torch.dtype, **fields: int) -> Any:
 def test_the_way_of_a_step(
     batch: int, dtype: torch.dtype, eager: str | None, compiled: str
 ) -> None:
-    model = build_random(presets()["qwen3-30b-a3b"], "meta", dtype)
+    model = build_random(presets()["qwen3-30b-a3b"].config, "meta", dtype)
     assert expert_counts(model.config) == (128, 8)
     assert step_way(model, batch, False) == eager
     assert step_way(model, batch, True) == compiled

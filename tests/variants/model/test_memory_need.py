@@ -31,7 +31,7 @@ def refuse(
     """The refusal with `gpu` and `host` bytes free; None if the workload is accepted."""
     monkeypatch.setattr(workload_costs, "free_gpu_bytes", lambda: gpu)
     monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: host)
-    model = build_random(LLAMA, "meta", torch.bfloat16)
+    model = build_random(LLAMA.config, "meta", torch.bfloat16)
     try:
         require_memory("m", model, workload, device, model_bytes(model), spec)
     except MissingRequirement as error:
@@ -115,7 +115,7 @@ def test_experts_that_do_not_fit_and_the_format_that_would(
     monkeypatch.setattr(workload_costs, "free_gpu_bytes", lambda: gpu * GB)
     monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: 500 * GB)
     workload = DecodeWorkload(32, 4000, 1000, dtype)
-    model = build_random(presets()["qwen3-30b-a3b"], "meta", torch_dtype(dtype))
+    model = build_random(presets()["qwen3-30b-a3b"].config, "meta", torch_dtype(dtype))
     with pytest.raises(MissingRequirement) as raised:
         require_memory("m", model, workload, "cuda", model_bytes(model))
     experts = {"fp32": "116", "bf16": "58.0"}[dtype]
@@ -125,7 +125,7 @@ def test_experts_that_do_not_fit_and_the_format_that_would(
 
 @pytest.mark.parametrize("field", ["num_attention_heads", "num_hidden_layers", "hidden_size"])
 def test_an_architecture_without_countable_heads_is_refused(field: str) -> None:
-    model = build_random(LLAMA, "meta", torch.bfloat16)
+    model = build_random(LLAMA.config, "meta", torch.bfloat16)
     fields = {**model.config.to_dict(), "layer_types": None, "num_key_value_heads": None}
     config = SimpleNamespace(**(fields | {"head_dim": None, field: None}))
     config.get_text_config = lambda decoder: config

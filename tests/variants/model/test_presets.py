@@ -32,7 +32,7 @@ PUBLISHED = {
 
 @cache
 def built(name: str) -> Any:
-    return build_random(presets()[name], "meta", torch.bfloat16)
+    return build_random(presets()[name].config, "meta", torch.bfloat16)
 
 
 def test_every_preset_is_a_published_size() -> None:

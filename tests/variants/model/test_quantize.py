@@ -26,9 +26,9 @@ from decodescope.variants.model.quantized_weights import (
     QuantizedLinear,
     dequantized_bytes,
     is_quantized,
+    planned_weights,
     quantization_of,
     quantize_model,
-    quantized_bytes,
     quantized_formats,
     weight_tensors,
 )
@@ -132,12 +132,15 @@ def test_bytes_are_those_that_are_held(family: str, how: Quantization) -> None:
     config = AutoConfig.for_model(**families.CONFIGS[family])
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    planned, made = quantized_bytes(skeleton, how), dequantized_bytes(skeleton, how)
+    planned = planned_weights(family, skeleton, how)
     model = families.build(family, torch.bfloat16)
-    assert quantized_bytes(model, None) == model_bytes(model) == held_bytes(model)
+    before = model_bytes(model)
+    assert before == model_bytes(skeleton) == held_bytes(model)
+    assert model_bytes(planned_weights(family, model, how)) == model_bytes(planned) < before
+    assert {weight.device.type for weight in model.parameters()} == {"cpu"}
     quantize_model(family, model, how)
-    assert planned == model_bytes(model) == held_bytes(model) == quantized_bytes(model, how)
-    assert made == dequantized_bytes(model, None) > 0
+    assert model_bytes(planned) == model_bytes(model) == held_bytes(model)
+    assert dequantized_bytes(planned) == dequantized_bytes(model) > 0
     # Elements of one byte, and their scales.
     one = model.model.layers[0].self_attn.o_proj
     assert sum(t.nbytes for t in one.tensors) == one.data.numel() + 4 * how.scaled * len(one.data)
@@ -332,14 +335,14 @@ def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
     # The model gets segments of its own, not rooms in larger ones that other tests have left.
     gc.collect()
     torch.cuda.empty_cache()
-    model = build_random(presets()["llama-3.2-1b"], "cuda", torch.bfloat16)
+    model = build_random(presets()["llama-3.2-1b"].config, "cuda", torch.bfloat16)
     whole, layer = model_bytes(model), model_bytes(model.model.layers[0])
     gc.collect()
     torch.cuda.empty_cache()
     others, reserved = torch.cuda.memory_allocated() - whole, torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     how = Quantization("fp8_e4m3")
-    expected = quantized_bytes(model, how)
+    expected = model_bytes(planned_weights("1b", model, how))
     quantize_model("1b", model, how)
     assert torch.cuda.max_memory_allocated() <= others + whole + layer
     assert torch.cuda.memory_allocated() == pytest.approx(others + expected, rel=0.01)

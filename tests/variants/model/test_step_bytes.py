@@ -24,7 +24,7 @@ from tests.helpers import families
     ("name", "gigabytes"), [("llama-3.2-1b", 2.4716), ("llama-3.1-8b", 15.0098)]
 )
 def test_known_models(name: str, gigabytes: float) -> None:
-    model = build_random(presets()[name], "meta", torch.bfloat16)
+    model = build_random(presets()[name].config, "meta", torch.bfloat16)
     assert weight_bytes_read(model, 1) == pytest.approx(gigabytes * 1e9, abs=0.1e6)
 
 

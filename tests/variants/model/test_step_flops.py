@@ -74,6 +74,6 @@ def test_convolution_layers_of_gpt2_and_its_position_table() -> None:
 
 
 def test_llama_1b_by_hand() -> None:
-    model = build_random(presets()["llama-3.2-1b"], "meta", torch.bfloat16)
+    model = build_random(presets()["llama-3.2-1b"].config, "meta", torch.bfloat16)
     weights = 16 * (2 * 2048 * 2048 + 2 * 512 * 2048 + 3 * 8192 * 2048) + 128_256 * 2048
     assert StepFlops(model, 1).at(128) == 2 * weights + 16 * 4 * 32 * 64 * 129

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantized_weights import Quantization, is_quantized
@@ -26,8 +26,6 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 from decodescope.variants.steps.fused.tiling.tile_table import (
     ChosenTiles,
     cached_tiles,
-    decode_table,
-    encode_table,
     tiles_by_key,
 )
 from decodescope.variants.steps.fused.tiling.tiles import interpreter_tiles
@@ -37,7 +35,6 @@ from decodescope.variants.tuning.report import TuningReport
 from decodescope.variants.tuning.tile_tuning import (
     launches_of,
     random_model,
-    read_table,
     run_tuning,
     time_both,
     tune_in_passes,
@@ -142,9 +139,8 @@ def tuned_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) ->
 def test_the_tiles_found_are_kept_and_written_down(
     tuned_model: LoadedModel, tmp_path: Path
 ) -> None:
-    table = tmp_path / "tiles.json"
     said: list[str] = []
-    result = run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
+    result = run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, said.append)
     parts = tile_tuning.fused_model(tuned_model.model)
     shapes = step_shapes(parts, 1, WORKLOAD.cache_length)
     start = interpreter_tiles(shapes)
@@ -152,9 +148,7 @@ def test_the_tiles_found_are_kept_and_written_down(
     assert result.tiles == replace(start, head=replace(start.head, rows=start.head.rows // 4))
     expected = tiles_by_key(shapes, result.tiles)
     assert cached_tiles(H200, tmp_path / "cache") == expected
-    assert f"written to the table {table}" in said
     assert any(line.startswith(f"kept for later runs in {tmp_path / 'cache'}") for line in said)
-    assert decode_table(table.read_bytes())[H200.name] == expected
     assert isinstance(result, TuningReport)
     assert result.before_over_after.rounds == (1.0,) * tile_tuning.ROUNDS
 
@@ -170,47 +164,16 @@ def test_measured_operations_are_measured_again_only_if_all_are(
         sources = {name: "default" if name in unmeasured else "table" for name in DENSE_OPERATIONS}
         return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
 
-    tuner, table = Passes(), tmp_path / "tiles.json"
+    tuner = Passes()
     monkeypatch.setattr(tile_tuning, "tiles_for", chosen)
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []
-    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
+    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, said.append)
     expected = set(unmeasured or DENSE_OPERATIONS)
     assert set(*tuner.operations) == expected
     assert {key.operation for key in cached_tiles(H200, tmp_path / "cache")} == expected
-    written = decode_table(table.read_bytes())[H200.name]
-    assert {key.operation for key in written} == expected
     reported = [line for line in said if line.startswith("measured before: ")]
     assert bool(reported) == bool(unmeasured)
-
-
-def test_a_table_keeps_entries_of_other_gpus_and_shapes(
-    tuned_model: LoadedModel, tmp_path: Path
-) -> None:
-    table = tmp_path / "tiles.json"
-    parts = tile_tuning.fused_model(tuned_model.model)
-    others = tiles_by_key(step_shapes(parts, 16, WORKLOAD.cache_length), START)
-    table.write_bytes(encode_table({"Other": others, H200.name: others}))
-    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
-    written = decode_table(table.read_bytes())
-    assert written["Other"] == others
-    assert others.items() < written[H200.name].items()
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"A": [{"tile": 1}]}', b"\xff"])
-def test_a_file_that_is_no_table_is_refused_before_any_work(
-    tuned_model: LoadedModel, tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "tiles.json"
-    table.write_bytes(data)
-    monkeypatch.setattr(tile_tuning, "random_model", None)
-    with pytest.raises(InputError, match="not a table of tiles"):
-        run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
-    assert table.read_bytes() == data
-
-
-def test_a_missing_table_is_empty(tmp_path: Path) -> None:
-    assert read_table(tmp_path / "none.json") == {}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.mxfp4_experts import packed_experts
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.source import Preset, resolve_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops, weight_bytes_read
 from decodescope.variants.steps.fused.support import require_support, unsupported_fields
@@ -30,7 +30,7 @@ WORKLOAD = DecodeWorkload(1, families.ORIGINAL_MAX + 3, 3, "fp32")
 
 def stored() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The tensors of a checkpoint, and those of the same model without packed experts."""
-    dense = build_random(Preset("dense", "", 0, DENSE_FIELDS), "cpu", torch.float32).state_dict()
+    dense = build_random(DENSE_FIELDS, "cpu", torch.float32).state_dict()
     tensors: dict[str, torch.Tensor] = {}
     generator = torch.Generator().manual_seed(1)
     for key, value in dense.items():
@@ -62,7 +62,7 @@ def test_experts_are_read_as_they_are(checkpoint, tmp_path: Path, device: str) -
     tensors, dense = checkpoint
     loaded = load_model(resolve_model(write(tmp_path, tensors)), device, "fp32")
     assert "4 stacks of experts of the checkpoint (MXFP4) are read" in loaded.findings[0].message
-    plain = build_random(Preset("dense", "", 0, DENSE_FIELDS), device, torch.float32)
+    plain = build_random(DENSE_FIELDS, device, torch.float32)
     plain.load_state_dict(dense)
     for name, experts in packed_experts(loaded.model):
         expected = plain.get_parameter(name)

@@ -162,11 +162,6 @@ def tiles_by_key(
     return {tile_key(name, shapes): tiles.of(name) for name in operations or shapes.operations}
 
 
-def table_with(table: TileTable, gpu: str, tiles: MeasuredTiles) -> TileTable:
-    """The table with these tiles of that GPU added, or in place of those with the same key."""
-    return {**table, gpu: {**table.get(gpu, {}), **tiles}}
-
-
 def decode_table(data: bytes) -> TileTable:
     """A table from JSON.
 
@@ -179,12 +174,6 @@ def decode_table(data: bytes) -> TileTable:
         if len(table[gpu]) < len(entries):
             raise msgspec.ValidationError(f"{gpu}: a key comes twice")
     return table
-
-
-def encode_table(table: TileTable) -> bytes:
-    """A table as indented JSON; the entries of a GPU are in the order of their keys."""
-    entries = {gpu: _entries(tiles) for gpu, tiles in table.items()}
-    return msgspec.json.format(msgspec.json.encode(entries), indent=1) + b"\n"
 
 
 def _entries(tiles: MeasuredTiles) -> tuple[_Entry, ...]:

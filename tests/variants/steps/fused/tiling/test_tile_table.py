@@ -14,16 +14,15 @@ from decodescope.variants.steps.fused.tiling.tile_table import (
     TileTable,
     cached_tiles,
     decode_table,
-    encode_table,
     keep_tiles,
     shipped_table,
-    table_with,
     tile_key,
     tiles_by_key,
     tiles_for,
 )
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_fits
 from tests.helpers.sizes import DENSE_OPERATIONS, H200, any_shapes, preset_shapes
+from tools.ship_tiles import encode_table, table_with
 
 SHAPES = preset_shapes("llama-3.2-1b")
 TUNED = StepTiles(
