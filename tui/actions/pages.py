@@ -9,7 +9,7 @@ from textual.app import SystemCommand
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.background import window_of_step
-from decodescope.tui.commands import offered, reachable, rekeyed
+from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
@@ -41,7 +41,7 @@ class PageController:
             yield SystemCommand(f"Page: {page.label}", text, partial(self.action_page, page.name))
         run = self._app.run_action
         if isinstance(panel := screen.focused, Panel):
-            for command in panel.commands:
+            for command in rekeyed(panel.COMMANDS, panel.scope, screen.keymap):
                 text = f"{command.help} ({command.shown_key})"
                 yield SystemCommand(command.title, text, partial(run, command.action, panel))
         for command in rekeyed(offered(view), "app", screen.keymap):
@@ -152,9 +152,11 @@ class PageController:
         from decodescope.tui.panels.table import TablePanel
         from decodescope.tui.screens.help import HelpScreen
 
-        screen = self._painter.screen
-        local = screen.focused.commands if isinstance(screen.focused, Panel) else ()
-        columns = screen.focused.column_help() if isinstance(screen.focused, TablePanel) else ()
+        screen, local = self._painter.screen, tuple[Command, ...]()
+        panel = screen.focused
+        if isinstance(panel, Panel):
+            local = rekeyed(panel.COMMANDS, panel.scope, screen.keymap)
+        columns = panel.column_help() if isinstance(panel, TablePanel) else ()
         everywhere = reachable(local, rekeyed(offered(self._feeds.view()), "app", screen.keymap))
         self._app.push_screen(HelpScreen(local, everywhere, columns))
 

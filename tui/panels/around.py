@@ -1,21 +1,20 @@
 """The lines around every page: a banner, the row of pages, the place of a replay, and the keys."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
 from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.text.formatting import position, shorten
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command, offered, reachable, rekeyed
+from decodescope.tui.commands import Command
 from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import GoTo
-from decodescope.tui.panels.panel import KeysNow, Panel
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Row, Sheet
 
 BAR = "▌ "
@@ -84,41 +83,29 @@ def fitting_keys(commands: tuple[Command, ...], width: int) -> tuple[Command, ..
 
 
 class KeysPanel(Panel[tuple[Command, ...]]):
-    """The keys and what they do; each can be clicked."""
+    """The keys and what they do; each can be clicked. `keys_of` are those that work now."""
 
     NAME = "keys"
     FRAMES = ()
 
-    _keymap: Mapping[str, str] = MappingProxyType({})
-    _local = KeysNow()
-    _app: tuple[Command, ...] = ()
-
-    def use_keys(self, keymap: Mapping[str, str]) -> None:
-        self._keymap = keymap
-
-    def use_local(self, keys: KeysNow) -> None:
-        """Show the keys of the panel that has the focus; they hide those of the app."""
-        if keys != self._local:
-            self._local = keys
-            self._data = self._shown()
-            self._redraw()
+    def __init__(
+        self,
+        brush: Brush,
+        view: View,
+        moment: Moment,
+        keys_of: Callable[[View], tuple[Command, ...]],
+    ) -> None:
+        self._keys_of = keys_of
+        super().__init__(brush, view, moment)
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        commands = (command for command in offered(view) if command.label)
-        self._app = rekeyed(commands, "app", self._keymap)
-        return self._shown()
-
-    def _shown(self) -> tuple[Command, ...]:
-        local = self._local.commands
-        left = () if self._local.alone else reachable(local, self._app)
-        return (*(command for command in local if command.label), *left)
+        return tuple(command for command in self._keys_of(view) if command.label)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
         row = Row().add(" ", inks.text)
         for command in fitting_keys(data, width - 1):
-            scope = "focused" if command in self._local.commands else "app"
-            click = Style.from_meta({"@click": f"{scope}.{command.action}"})
+            click = Style.from_meta({"@click": command.action})
             row.add(command.shown_key, inks.key + click)
             row.add(f" {command.label}", inks.dim + click).add("  ", inks.text)
         return Sheet([row])

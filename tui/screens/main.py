@@ -1,9 +1,10 @@
 """The main screen: title, tabs, strip and keys around the panels of one page."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.geometry import Region
 from textual.reactive import Reactive
@@ -11,6 +12,7 @@ from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.model.view import Moment, View, stand_in
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.around import (
@@ -23,7 +25,7 @@ from decodescope.tui.panels.around import (
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.header import StripPanel, TitlePanel
 from decodescope.tui.panels.messages import KeysChanged, Resized
-from decodescope.tui.panels.panel import KeysNow, Panel
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 
 
@@ -51,7 +53,7 @@ class MainScreen(Screen[None]):
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
         tabs = [(page.name, page.key, page.label) for page in pages]
         self._tabs = TabsPanel(brush, view, moment, tabs)
-        self._keys = KeysPanel(brush, view, moment)
+        self._keys = KeysPanel(brush, view, moment, self._keys_of)
         self._load(view.page)
 
     def compose(self) -> ComposeResult:
@@ -69,18 +71,13 @@ class MainScreen(Screen[None]):
         self._arrange()
         message.panel.refresh()
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        if isinstance(event.widget, Panel):
-            self._focused_on[self._page] = event.widget.NAME
-            self._keys.use_local(event.widget.keys_now)
-
-    def on_keys_changed(self, message: KeysChanged) -> None:
-        message.stop()
-        self._keys.use_local(self._focused_keys())
-
-    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """Without a focused panel only the app's keys are left."""
-        self._keys.use_local(self._focused_keys())
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    @on(KeysChanged)
+    def _show_keys(self) -> None:
+        if isinstance(self.focused, Panel):
+            self._focused_on[self._page] = self.focused.NAME
+        self._keys.show(*self._shown)
 
     def refresh(
         self, *regions: Region, repaint: bool = True, layout: bool = False, **options: bool
@@ -90,9 +87,7 @@ class MainScreen(Screen[None]):
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         self.keymap = keymap
-        for panel in self._panels():
-            panel.use_keys(keymap)
-        self._keys.use_local(self._focused_keys())
+        self._show_keys()
 
     def use(self, brush: Brush) -> None:
         self.brush = brush
@@ -155,7 +150,6 @@ class MainScreen(Screen[None]):
         panels = [kind(self.brush, *shown) for kind in kinds]
         for panel in panels:
             panel.display = False
-            panel.use_keys(self.keymap)
         self._page_panels.update(zip(kinds, panels, strict=True))
         if self.children:
             self._mounting.append(self.mount(*panels, before=self._tabs))
@@ -206,7 +200,15 @@ class MainScreen(Screen[None]):
         takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}
         first = next(iter(takers.values()), None)
         self.set_focus(takers.get(self._focused_on.get(page.name, ""), first))
-        self._keys.use_local(self._focused_keys())
+        self._show_keys()
 
-    def _focused_keys(self) -> KeysNow:
-        return self.focused.keys_now if isinstance(self.focused, Panel) else KeysNow()
+    def _keys_of(self, view: View) -> tuple[Command, ...]:
+        """The commands that work now, each with the namespace of its action: those of the focused
+        panel, which hide those of the app."""
+        panel, local = self.focused, list[Command]()
+        everywhere = rekeyed(offered(view), "app", self.keymap)
+        if isinstance(panel, Panel):
+            local += rekeyed(panel.keys_now, panel.scope, self.keymap)
+            everywhere = () if panel.check_consume_key("", None) else reachable(local, everywhere)
+        scopes = (("focused", local), ("app", everywhere))
+        return tuple(replace(c, action=f"{scope}.{c.action}") for scope, cs in scopes for c in cs)
