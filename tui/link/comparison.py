@@ -32,7 +32,7 @@ class ComparisonLink(ProcessLink):
         await self._end()
         self._config = config
         self.spawn()
-        self.attach()
+        await self.attach()
 
     async def receive(self) -> ComparisonLinkEvent | None:
         return await super().receive()  # type: ignore[return-value]

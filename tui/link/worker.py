@@ -60,7 +60,7 @@ class WorkerLink(ProcessLink, Link):
             except MissingRequirement as error:
                 self.refuse(str(error))
                 return
-        self.attach()
+        await self.attach()
 
     def _files(self) -> tuple[str, Path]:
         self._busy, self._worthless, self._windows_asked = False, True, 0
