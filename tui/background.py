@@ -41,19 +41,6 @@ def save_trace(source: Path, folder: Path, stem: str) -> Path:
         return write_new_file(folder, stem, ".json.gz", write)
 
 
-def every_twentieth(report: Callable[[float], object]) -> Callable[[float], None]:
-    """A function that passes a growing share on to `report`, once for each twentieth."""
-    reported_parts = 0
-
-    def progress(share: float) -> None:
-        nonlocal reported_parts
-        if int(share * 20) > reported_parts:
-            reported_parts = int(share * 20)
-            report(share)
-
-    return progress
-
-
 def analyse_files(
     paths: Sequence[Path],
     at: float,

@@ -1,7 +1,7 @@
 """Decides when to paint: at most every quarter of a second, and only after a change.
 
 After a key, its answer may come from a worker or a file: what changes then is painted soon. At
-rest, only the ages are updated, once a second; while the view is frozen, nothing is.
+rest, once a second, only ages change; while the view is frozen, nothing does.
 """
 
 import math
@@ -39,7 +39,7 @@ class Painter:
 
     def begin(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
+        self._ages = screen.set_interval(AGE_INTERVAL_S, self.paint)
 
     def mount_ahead(self) -> None:
         """Mount the panels of every page before it is shown: one panel at a time, while for
@@ -77,8 +77,13 @@ class Painter:
         self.paint()
 
     def changed(self, feed: Feed) -> None:
-        """Paint `feed` soon, together with what else changes until then."""
-        if feed is self._feed and self._due is None and self._screen is not None:
+        """Paint `feed` soon, if it is shown."""
+        if feed is self._feed:
+            self.soon()
+
+    def soon(self) -> None:
+        """Paint soon, together with what else changes until then."""
+        if self._due is None and self._screen is not None:
             answer = monotonic() < self._answers_until
             interval_s = ANSWER_INTERVAL_S if answer else PAINT_INTERVAL_S
             self._due = self._screen.set_timer(interval_s, self.paint)
@@ -119,10 +124,6 @@ class Painter:
             self._busy_s = monotonic()
         elif monotonic() > self._busy_s + MOUNT_AFTER_S and not self.screen.mount_ahead():
             self._mounts.stop()
-
-    def _paint_ages(self) -> None:
-        if self._frozen is None and self._due is None:
-            self.screen.show_ages(*self.shown())
 
     def _moment(self) -> Moment:
         return Moment(self._feed.now())

@@ -52,24 +52,18 @@ class LosableFile:
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
-        self._lost = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        self._try(self._file.write, text)
+        with contextlib.suppress(OSError):
+            self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
-        self._try(self._file.flush)
-
-    def _try(self, act: Callable[..., object], *arguments: str) -> None:
-        if not self._lost:
-            try:
-                act(*arguments)
-            except OSError:
-                self._lost = True
+        with contextlib.suppress(OSError):
+            self._file.flush()
 
 
 def losable(driver: type[Driver]) -> type[Driver]:

@@ -134,14 +134,12 @@ class FileController:
         self._painter.paint()
 
     async def _opened(self, read: FilesRead) -> None:
-        if read.not_remembered:
-            self._feeds.warn(read.not_remembered)
-        if self._library.is_wanted(read):
-            if read.source is None:
-                self._feeds.shown.note("error", read.error)
-            else:
-                feed = open_feed(read.source, self._feeds.clock)
-                await self.show_instead(feed, read.window, read.index)
+        if read.source is None:
+            self._feeds.shown.note("error", read.error)
+        else:
+            self._feeds.remember_opened(read.paths)
+            feed = open_feed(read.source, self._feeds.clock)
+            await self.show_instead(feed, read.window, read.index)
         self._painter.paint()
 
     async def _back_to_live(self) -> None:

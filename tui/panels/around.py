@@ -156,7 +156,6 @@ class PlaybackPanel(Panel[Playback | None]):
 
     NAME = "playback"
     FRAMES = ()
-    AGES = True
 
     _track = (0, 0)
 

@@ -46,7 +46,8 @@ class DetailsPanel(Panel[DetailsData]):
                 from decodescope.tui.model.describe import describe
 
                 title, lines = describe(view.selection, view.window)
-                self._details = DetailsData(tuple(lines), title)
+                told = tuple(line for line in lines if line.text)
+                self._details = DetailsData(told, title)
         return self._details
 
     def draw(self, data: DetailsData, width: int, height: int) -> Sheet:

@@ -12,6 +12,7 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
     live_bandwidth,
 )
+from decodescope.analyzer.tables.servers_table import SERVER_COLUMNS
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.analyzer.vocabulary.answer_words import limit_words
@@ -51,7 +52,6 @@ class TitlePanel(Panel[TitleData]):
 
     NAME = "title"
     FRAMES = ()
-    AGES = True
 
     def pick(self, view: View, moment: Moment) -> TitleData:
         badges: list[tuple[str, BadgeTone]] = []
@@ -156,7 +156,6 @@ class StripPanel(Panel[tuple[Figure, ...]]):
 
     NAME = "strip"
     FRAMES = ()
-    AGES = True
     PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
@@ -210,31 +209,31 @@ def _speed_figures(view: View) -> list[Figure]:
     return figures
 
 
+# The words around each figure. Both times are those between two tokens of a request.
+_SERVER_WORDS = {
+    "generated_per_s": ("", "{}", "tok/s"),
+    "running": ("", "{}", "running"),
+    "waiting": ("", "{}", "waiting"),
+    "kv_fill": ("KV", "{} %", ""),
+    "inter_token_p50_s": ("inter-token p50", "{}", "ms"),
+    "inter_token_p99_s": ("p99", "{}", "ms"),
+    "prompt_per_s": ("prefill", "{}", "tok/s"),
+}
+
+
 def _server_figures(view: View) -> list[Figure]:
     sample = view.attached.sample if view.attached is not None else None
     if view.attached is None or sample is None or sample.figures is None:
         return []
     tone: FigureTone = "dim" if view.attached.problem else "strong"
     lead: FigureTone = "dim" if view.attached.problem else "accent"
-    now = sample.figures
-    figures: list[Figure] = []
-    if now.generated_per_s is not None:
-        figures.append(Figure("", fmt.rate(now.generated_per_s), "tok/s", 0, lead))
-    if now.running is not None:
-        figures.append(Figure("", fmt.number(now.running), "running", 1, tone))
-    if now.waiting is not None:
-        figures.append(Figure("", fmt.number(now.waiting), "waiting", 2, tone))
-    if now.kv_fill is not None:
-        figures.append(Figure("KV", f"{fmt.percent(now.kv_fill)} %", "", 3, tone))
-    # Both are of the time between two tokens of a request.
-    if now.inter_token_p50_s is not None:
-        p50 = fmt.milliseconds(now.inter_token_p50_s * 1e9)
-        figures.append(Figure("inter-token p50", p50, "ms", 4, tone))
-    if now.inter_token_p99_s is not None:
-        p99 = fmt.milliseconds(now.inter_token_p99_s * 1e9)
-        figures.append(Figure("p99", p99, "ms", 5, tone))
-    if now.prompt_per_s is not None:
-        figures.append(Figure("prefill", fmt.rate(now.prompt_per_s), "tok/s", 6, tone))
+    figures = []
+    for column in SERVER_COLUMNS:
+        if column.key in _SERVER_WORDS and column.figure(sample.figures) is not None:
+            before, text, after = _SERVER_WORDS[column.key]
+            text = text.format(column.cell(sample.figures))
+            ink = tone if column.priority else lead
+            figures.append(Figure(before, text, after, column.priority, ink))
     return figures
 
 

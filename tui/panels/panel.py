@@ -24,15 +24,13 @@ class Panel(Widget, Generic[Data], can_focus=False):
     """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
     `NAME` is its place in the layout, its id, and its table in a keymap. `FRAMES` are the kinds of
-    frame it is drawn in. `AGES`: it says how old its figures are. `PART`: what a starting run has
-    to report for it; until then it may show a recording, dim and marked, and so keeps nothing of
-    what it shows. `COMMANDS` are its keys; a panel that has some takes the focus. In a keymap they
-    are named after `scope`.
+    frame it is drawn in. `PART`: what a starting run has to report for it; until then it may show a
+    recording, dim and marked, and so keeps nothing of what it shows. `COMMANDS` are its keys, named
+    after `scope` in a keymap; a panel that has some takes the focus.
     """
 
     NAME: ClassVar[str]
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
-    AGES: ClassVar[bool] = False
     PART: ClassVar[Part | None] = None
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
     scope: ClassVar[str] = ""

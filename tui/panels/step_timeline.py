@@ -22,7 +22,6 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     """Tracks of one device during the median step; without steps, during all ops."""
 
     NAME = "timeline_top"
-    AGES = True
     PART = "window"
     _drawn: tuple[object, list[Row], str] | None = None
 

@@ -99,10 +99,6 @@ class MainScreen(Screen[None]):
         self._show(self._visible())
         self._arrange()
 
-    def show_ages(self, view: View, moment: Moment) -> None:
-        self._shown = (view, moment)
-        self._show(panel for panel in self._visible() if panel.AGES)
-
     async def mounted(self) -> None:
         """Wait until the panels of the page, and what they are composed of, are mounted."""
         while self._mounting:

@@ -33,7 +33,6 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
 
     NAME = "ab_status"
     FRAMES = ()
-    AGES = True
     _about: tuple[object, tuple[Line, ...]] = (None, ())
 
     def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:

@@ -36,8 +36,6 @@ class TimelineData:
 class TracksPanel(PromptPanel[TimelineData]):
     """All tracks of the window. What it looks at follows the window and the selection."""
 
-    AGES = True
-
     _look: "Look | None" = None
     _source: tuple[str, int] = ("", -1)
     _selection = NOTHING
