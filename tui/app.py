@@ -76,10 +76,11 @@ class DecodescopeApp(TerminalApp):
         self._focus = Focus(page or PAGES[0].name, shelf=Shelf(folder=folder))
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
-        self._comparisons = Comparisons(
-            self, clock, lambda: self._painter.changed(self._feeds.shown), comparison
-        )
-        self._painter = Painter(feed, self._focus, self._comparisons)
+        self._choose_theme()
+        view = self._focus.applied(feed.view())
+        self._main = MainScreen(self._brush(), view, Moment(feed.now()), PAGES)
+        self._painter = Painter(self._main, feed, self._focus)
+        self._comparisons = Comparisons(self, clock, self._focus, self._painter, comparison)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, [source]
         )
@@ -90,7 +91,6 @@ class DecodescopeApp(TerminalApp):
         self._pages = PageController(self._feeds, self._runs)
         self._files = FileController(self._feeds, self._pages, self._runs)
         self._take_actions()
-        self._choose_theme()
 
     # What whoever runs the app asks
 
@@ -113,13 +113,10 @@ class DecodescopeApp(TerminalApp):
     # Begin and end
 
     def get_default_screen(self) -> Screen[None]:
-        feed = self._feeds.shown
-        view = self._focus.applied(feed.view())
-        self._main = MainScreen(self._brush(), view, Moment(feed.now()), PAGES)
         return self._main
 
     def on_mount(self) -> None:
-        self._painter.begin(self._main)
+        self._painter.begin()
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
         self._feeds.begin()

@@ -10,7 +10,6 @@ from time import monotonic
 
 from textual.timer import Timer
 
-from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import Moment, View
@@ -24,32 +23,23 @@ MOUNT_INTERVAL_S, MOUNT_AFTER_S = 0.03, 0.5
 
 
 class Painter:
-    """Passes the feed's view, with the state of `comparisons`, to the screen; `freeze` keeps it."""
+    """Passes the feed's view to the screen; `freeze` keeps it."""
 
-    def __init__(self, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
-        self._screen: MainScreen | None = None
+    def __init__(self, screen: MainScreen, feed: Feed, focus: Focus) -> None:
+        self.screen = screen
         self._feed = feed
         self._focus = focus
-        self._comparisons = comparisons
         self._frozen: tuple[View, Moment] | None = None
         self._due: Timer | None = None
-        self._ages: Timer | None = None
-        self._mounts: Timer | None = None
         self._answers_until = self._busy_s = -math.inf
 
-    def begin(self, screen: MainScreen) -> None:
-        self._screen = screen
-        self._ages = screen.set_interval(AGE_INTERVAL_S, self.paint)
+    def begin(self) -> None:
+        self._ages = self.screen.set_interval(AGE_INTERVAL_S, self.paint)
 
     def mount_ahead(self) -> None:
         """Mount the panels of every page before it is shown: one panel at a time, while for
         `MOUNT_AFTER_S` no key was pressed and no window was analysed. It ends with the screen."""
         self._mounts = self.screen.set_interval(MOUNT_INTERVAL_S, self._mount_next)
-
-    @property
-    def screen(self) -> MainScreen:
-        assert self._screen is not None
-        return self._screen
 
     @property
     def frozen(self) -> bool:
@@ -58,22 +48,20 @@ class Painter:
     def shown(self) -> tuple[View, Moment]:
         """The view on the screen, and the moment it is looked at."""
         view, moment = self._frozen or (self._feed.view(), self._moment())
-        return replace(self._focus.applied(view), comparison=self._comparisons.state), moment
+        return self._focus.applied(view), moment
 
     def follow(self, feed: Feed) -> None:
         self._feed = feed
         self.thaw()
 
     def freeze(self) -> None:
-        assert self._ages is not None
         self._ages.pause()
         self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))
         self.screen.show(*self.shown())
 
     def thaw(self) -> None:
         self._frozen = None
-        if self._ages is not None:
-            self._ages.resume()
+        self._ages.resume()
         self.paint()
 
     def changed(self, feed: Feed) -> None:
@@ -83,10 +71,10 @@ class Painter:
 
     def soon(self) -> None:
         """Paint soon, together with what else changes until then."""
-        if self._due is None and self._screen is not None:
+        if self._due is None:
             answer = monotonic() < self._answers_until
             interval_s = ANSWER_INTERVAL_S if answer else PAINT_INTERVAL_S
-            self._due = self._screen.set_timer(interval_s, self.paint)
+            self._due = self.screen.set_timer(interval_s, self.paint)
 
     def acted(self) -> None:
         now_s = monotonic()
@@ -97,8 +85,6 @@ class Painter:
         self._busy_s = now_s
 
     def paint(self) -> None:
-        if self._screen is None:
-            return
         if self._due is not None:
             self._due.stop()
             self._due = None
@@ -116,10 +102,9 @@ class Painter:
                 ),
                 moment,
             )
-        self._screen.show(*self.shown())
+        self.screen.show(*self.shown())
 
     def _mount_next(self) -> None:
-        assert self._mounts is not None
         if self._feed.windows.analysing:
             self._busy_s = monotonic()
         elif monotonic() > self._busy_s + MOUNT_AFTER_S and not self.screen.mount_ahead():

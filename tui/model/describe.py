@@ -257,8 +257,8 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     time = "attributed" if report.overlapping else "time" if report.on_cpu else "GPU time"
     share = f"{percent(line.share)} % of busy time"
     yield DetailLine(time, f"{duration(line.time_ns)}, {share}", "strong")
-    overlapping = f"{duration(node.gpu_ns)}, where ops overlap counted in each"
-    yield DetailLine("GPU time", overlapping if report.overlapping else "")
+    if report.overlapping:
+        yield DetailLine("GPU time", f"{duration(node.gpu_ns)}, where ops overlap counted in each")
     if len(line.each_ns) > 1:
         shortest, longest = min(line.each_ns), max(line.each_ns)
         spread = f"{duration(shortest)} to {duration(longest)}"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual import events
 
 from decodescope.analyzer.answer.parts import longest_of_part, lost_by_group, window_of
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
@@ -51,19 +50,16 @@ class AnswerPanel(Panel[AnswerData]):
     PART = "window"
     COMMANDS = commands_of("answer")
 
-    _window: Window | None = None
-    _picked: AnswerData | Empty = Empty("", "")
     _unfolded = False
     _first = _next = 0
-    # The part at the cursor, the first part that is drawn, the line of its row, the parts drawn.
-    _cursor = _top = _parts_line = _parts_shown = 0
+    # The part at the cursor, and the first part that is drawn.
+    _cursor = _top = 0
 
     def pick(self, view: View, moment: Moment) -> AnswerData | Empty:
         if view.window is None:
             return Empty(_TITLE, view.waiting)
-        if view.window is not self._window:
-            self._window, self._picked = view.window, _answer_data(view.window, self._brush.glyphs)
-        return self._picked
+        window, glyphs = view.window, self._brush.glyphs
+        return self.once(window, lambda: _answer_data(window, glyphs))
 
     def as_text(self, data: AnswerData) -> list[TextLine]:
         table = text_lines(data.rows, self._brush.inks)
@@ -91,8 +87,7 @@ class AnswerPanel(Panel[AnswerData]):
         if self._next and not self._unfolded:
             told[-1] = self._going_on(told[-1], width)
         lines = self._part_lines(data.rows, width, free - len(told))
-        self._parts_line, self._parts_shown = len(rows) + 1, max(len(lines) - 1, 0)
-        hidden = len(data.rows) - self._parts_shown
+        hidden = len(data.rows) - max(len(lines) - 1, 0)
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
         note = "w goes on" if self._unfolded and self._next else note
         return Sheet([*rows, *lines, *told], data.title, note)
@@ -118,9 +113,10 @@ class AnswerPanel(Panel[AnswerData]):
     def action_open_part(self) -> None:
         """Show the op or the gap that takes most of the part at the cursor, in the timeline. Those
         of a recording that stands in for a run are not of the run."""
-        if self._window is None or isinstance(self._data, Empty) or self._recorded_on:
+        window = self._seen[0].window
+        if window is None or isinstance(self._data, Empty) or self._recorded_on:
             return
-        analysis, part = self._window.analysis, self._window.report.answer.parts[self._cursor]
+        analysis, part = window.analysis, window.report.answer.parts[self._cursor]
         step = window_of(analysis, analysis.median_step, analysis.interruptions)
         longest = longest_of_part(analysis, analysis.structure, step, part.part)
         if longest is None:
@@ -129,15 +125,6 @@ class AnswerPanel(Panel[AnswerData]):
         kind, row = longest
         self.post_message(Choose(OpPick(row) if kind == "op" else GapPick(row)))
         self.post_message(Turn("timeline"))
-
-    def on_click(self, event: events.Click) -> None:
-        line = event.y - (self.inset > 0) - self._parts_line
-        if 0 <= line < self._parts_shown:
-            self.action_move(self._top + line - self._cursor)
-            if event.chain == 2:
-                self.action_open_part()
-        else:
-            self.action_fold()
 
     def action_fold(self) -> None:
         """Show the reasons, then those that had no room; after the last ones, hide them."""

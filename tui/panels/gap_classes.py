@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.style import Style
-from textual import events
 
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
@@ -49,20 +48,14 @@ class GapClassesPanel(Panel[Classes]):
     NAME = "gap_classes"
     COMMANDS = commands_of("gap_classes")
 
-    _of: tuple[Window, str | None] | None = None
-    _idle_classes: Classes | None = None
-    _shown: Sequence[GapClassRow] = ()
-    _chart = (0, 1)
-
     def pick(self, view: View, moment: Moment) -> Classes | Empty:
         window, within = view.window, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
-        if (of := (window, within)) != self._of:
-            self._of, self._idle_classes = of, _classes(window, within)
-        if self._idle_classes is None:
+        classes = self.once((window, within), lambda: _classes(window, within))
+        if classes is None:
             return Empty(TITLE, no_gaps(window))
-        return replace(self._idle_classes, chosen=view.selection.gaps)
+        return replace(classes, chosen=view.selection.gaps)
 
     def wanted_rows(self, width: int) -> int | None:
         return 3 if isinstance(self._data, Empty) else len(self._data.lines) + 2
@@ -82,7 +75,6 @@ class GapClassesPanel(Panel[Classes]):
         room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
         wide = min(max(room // max(len(data.bounds), 1), 1), 6)
         bounds = data.bounds[: max(room, 0)] if len(data.bounds) > room else data.bounds
-        self._chart = (_NAME_CELLS, wide)
         head = Row().left(name.heading, _NAME_CELLS, inks.dim)
         chart = len(bounds) * wide
         title = _CHART_TITLE if chart >= len(_CHART_TITLE) else _CHART_TITLE.split()[-1]
@@ -95,8 +87,8 @@ class GapClassesPanel(Panel[Classes]):
             subs = [line for line in lines if line.sub]
             subs.sort(key=lambda line: line.total.total_ns, reverse=True)
             lines = [line for line in lines if not line.sub or line in subs[: max(room, 0)]]
-        lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
-        rows = [head, *(self._line(line, data, bounds, kept, width) for line in lines)]
+        lines = _around(lines, data.chosen.gap_class, max(height - 1, 1))
+        rows = [head, *(self._line(line, data, bounds, kept, width, wide) for line in lines)]
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
         return Sheet(rows, TITLE, self._place(data))
@@ -122,21 +114,6 @@ class GapClassesPanel(Panel[Classes]):
             chosen = bucket(bounds[place]) if place >= 0 else None
             self.post_message(Sift(replace(data.chosen, bucket_ns=chosen)))
 
-    def on_click(self, event: events.Click) -> None:
-        place, x = event.y - 2, event.x - self.inset
-        if not isinstance(data := self._data, Classes) or not 0 <= place < len(self._shown):
-            return
-        line, (start, wide) = self._shown[place], self._chart
-        if line.sub:
-            return
-        chosen = replace(data.chosen, gap_class=line.gap_class, bucket_ns=None)
-        cell = (x - start) // wide
-        if 0 <= cell < len(data.bounds):
-            bound = data.bounds[cell]
-            if bound in dict(line.total.histogram):
-                chosen = replace(chosen, bucket_ns=bucket(bound))
-        self.post_message(Sift(chosen))
-
     def _line(
         self,
         line: GapClassRow,
@@ -144,6 +121,7 @@ class GapClassesPanel(Panel[Classes]):
         bounds: Sequence[int],
         kept: Sequence[Column[GapClassRow]],
         width: int,
+        wide: int,
     ) -> Row:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         chosen = not line.sub and line.gap_class == data.chosen.gap_class
@@ -161,7 +139,7 @@ class GapClassesPanel(Panel[Classes]):
             level = _level(number, most, len(glyphs.ramp) - 1)
             picked = chosen and data.chosen.bucket_ns == bucket(bound)
             style = hue + (Style(reverse=True) if picked else over)
-            row.add(glyphs.ramp[level] * self._chart[1], style)
+            row.add(glyphs.ramp[level] * wide, style)
         end = width - sum(map(_figure_cells, kept))
         row.add(" " * max(end - row.cells, 0), over)
         for column in kept:

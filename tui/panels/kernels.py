@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from decodescope.analyzer.names.fitted_names import cut_start, path_around, short_kernel
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.kernel_launches import (
-    KernelGroup,
     KernelLaunches,
     groupings,
     kernel_groups,
@@ -117,7 +116,6 @@ class KernelTablePanel(TreePanel):
 
     _open: str | tuple[int, str] | None = None
     _by = _BY_NAME
-    _groups: tuple[Window | None, str | None, str, Sequence[KernelGroup]] = (None, None, "", ())
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
 
@@ -206,11 +204,10 @@ class KernelTablePanel(TreePanel):
         self.show(*self._seen)
 
     def _tree(self, window: Window, on_cpu: bool) -> TreeRows[KernelReport]:
-        if self._groups[:3] != (window, self._within, self._by):
-            groups = kernel_groups(window.analysis, self._by, self._within)
-            self._groups = (window, self._within, self._by, groups)
+        key = (window, self._within, self._by)
+        groups = self.once(key, lambda: kernel_groups(window.analysis, self._by, self._within))
         kernels, branches, largest = [], [], {}
-        for group in self._groups[3]:
+        for group in groups:
             pick = KernelGroupPick(self._by, group.report.name)
             is_open = self.is_open(pick)
             kernels.append(group.report)

@@ -23,7 +23,6 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
 
     NAME = "timeline_top"
     PART = "window"
-    _drawn: tuple[object, list[Row], str] | None = None
 
     def pick(self, view: View, moment: Moment) -> tuple[Window, str] | Empty:
         window = view.window
@@ -44,9 +43,10 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
         window, note = data
         key = (window, width, height, self._brush)
-        if self._drawn is None or self._drawn[0] != key:
-            self._drawn = (key, self._rows(window.tracks, width, height), _title(window))
-        return Sheet(list(self._drawn[1]), self._drawn[2], note)
+        rows, title = self.once(
+            key, lambda: (self._rows(window.tracks, width, height), _title(window))
+        )
+        return Sheet(list(rows), title, note)
 
     def _rows(self, step_tracks: "Tracks", width: int, height: int) -> list[Row]:
         from decodescope.tui.model.look import look_at

@@ -28,6 +28,8 @@ from decodescope.tui.panels.messages import KeysChanged, Resized
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 
+_NO_PLAN = Plan("rule", {})
+
 
 class MainScreen(Screen[None]):
     """The panels of a page are mounted when it is first shown, or ahead of that, one by one
@@ -43,7 +45,7 @@ class MainScreen(Screen[None]):
         self.brush = brush
         self._pages = {page.name: page for page in pages}
         self._first = self._shown = (view, moment)
-        self._plan: Plan | None = None
+        self._plan = _NO_PLAN
         self._page = ""
         self._focused_on: dict[str, str] = {}
         self.keymap: Mapping[str, str] = {}
@@ -91,7 +93,7 @@ class MainScreen(Screen[None]):
 
     def use(self, brush: Brush) -> None:
         self.brush = brush
-        self._plan = None
+        self._plan = _NO_PLAN
         self._arrange()
 
     def show(self, view: View, moment: Moment) -> None:
@@ -128,8 +130,7 @@ class MainScreen(Screen[None]):
         return "".join("\t".join(map(plain_line, row)) + "\n" for row in rows)
 
     def _visible(self) -> list[Panel[Any]]:
-        places = self._plan.places if self._plan is not None else {}
-        return [panel for panel in self._panels() if panel.NAME in places]
+        return [panel for panel in self._panels() if panel.NAME in self._plan.places]
 
     def _panels(self) -> list[Panel[Any]]:
         return [*self._around_page, *self._page_panels.values(), self._tabs, self._keys]
@@ -167,8 +168,7 @@ class MainScreen(Screen[None]):
         new = plan(page, view.kind, (width, height), wanted, not self.brush.inks.letters)
         if new == self._plan and page.name == self._page:
             return
-        before = set(self._plan.places) if self._plan is not None else set()
-        self._plan = new
+        before, self._plan = self._plan.places, new
         brush = Brush(self.brush.inks, self.brush.glyphs, new.frame)
         for panel in self._panels():
             place = new.places.get(panel.NAME)

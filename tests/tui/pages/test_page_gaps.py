@@ -112,24 +112,6 @@ async def test_a_class_and_a_bucket_filter_the_list(eager: Path) -> None:
         assert f"Gaps {len(idle_of('eager')):,} " in text_of(app)
 
 
-async def test_a_click_chooses_a_class_or_one_of_its_buckets(eager: Path) -> None:
-    app = app_of(eager)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await press(pilot, "4")
-        panel = app.query_one(GapClassesPanel)
-        place = next(i for i, line in enumerate(panel._shown) if line.gap_class == "launch_call")
-        await pilot.click(panel, offset=(6, place + 2))
-        await settle(pilot)
-        assert selection(app).gaps == GapFilter("launch_call")
-        bounds, (start, wide) = panel._data.bounds, panel._chart
-        bound = panel._shown[place].total.histogram[1][0]
-        x = 2 + start + bounds.index(bound) * wide
-        await pilot.click(panel, offset=(x, place + 2))
-        await settle(pilot)
-        assert selection(app).gaps == GapFilter("launch_call", bucket(bound))
-
-
 async def test_gaps_are_grouped_and_enter_unfolds_a_group(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:

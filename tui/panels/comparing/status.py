@@ -33,13 +33,11 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
 
     NAME = "ab_status"
     FRAMES = ()
-    _about: tuple[object, tuple[Line, ...]] = (None, ())
 
     def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:
         state = view.comparison
-        if state.result is not self._about[0]:
-            self._about = (state.result, tuple(_about(state)))
-        return (*_progress(state, moment.now), *_waiting(view.window), *self._about[1])
+        about = self.once((state.result,), lambda: _about(state))
+        return (*_progress(state, moment.now), *_waiting(view.window), *about)
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
