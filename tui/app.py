@@ -27,7 +27,7 @@ from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.shelf import Shelf
 from decodescope.tui.model.sources import Source
 from decodescope.tui.model.user_files import Memory, Places, read_keymap
-from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, Moment, View
+from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -77,8 +77,7 @@ class DecodescopeApp(TerminalApp):
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
         self._choose_theme()
-        view = self._focus.applied(feed.view())
-        self._main = MainScreen(self._brush(), view, Moment(feed.now()), PAGES)
+        self._main = MainScreen(self._brush(), self._focus.applied(feed.view()), PAGES)
         self._painter = Painter(self._main, feed, self._focus)
         self._comparisons = Comparisons(self, clock, self._focus, self._painter, comparison)
         self._library = Library(
@@ -147,7 +146,7 @@ class DecodescopeApp(TerminalApp):
         inks = Inks()
         if self._traits.color:
             few_colors = self._traits.few_colors
-            inks = themed_inks(self.theme_variables, self.current_theme.dark, few_colors)
+            inks = themed_inks(self.get_css_variables(), self.current_theme.dark, few_colors)
         return Brush(inks, UNICODE if self._traits.unicode else ASCII)
 
     def _recolour(self, theme: Theme) -> None:
@@ -200,7 +199,7 @@ class DecodescopeApp(TerminalApp):
         await self._runs.seek_to(message.t_ns)
 
     async def on_ask_comparison(self, message: AskComparison) -> None:
-        view = self._painter.shown()[0]
+        view = self._painter.shown()
         await self._comparisons.obey(message, view, self._feeds.shown)
 
 

@@ -18,7 +18,7 @@ from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import ReplaySource
-from decodescope.tui.model.view import AppClock, Moment, Preview, Window
+from decodescope.tui.model.view import AppClock, Preview, Window
 
 
 def save_trace(source: Path, folder: Path, stem: str) -> Path:
@@ -112,7 +112,7 @@ async def read_preview(path: Path, clock: AppClock) -> Preview | None:
         if view.hello is None:
             return None
         device = view.hello.device_name.removeprefix("NVIDIA ")
-        return Preview(replace(view, playback=None, recorded_on=device), Moment(feed.now()))
+        return Preview(replace(view, playback=None, recorded_on=device))
     except (DecodescopeError, OSError):
         return None
     finally:

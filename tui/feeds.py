@@ -178,7 +178,7 @@ class Feeds:
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
         facts = feed.source.given
-        progress = partial(self.app.call_later, self._read_so_far, feed)
+        progress = partial(self._read_so_far, feed)
         window, problem = None, ""
         try:
             window = await asyncio.to_thread(analyse_files, job.paths, job.at, progress, facts)
@@ -203,8 +203,9 @@ class Feeds:
         self.analyse()
 
     def _read_so_far(self, feed: Feed, share: float) -> None:
-        feed.read_so_far(share)
-        self.painter.changed(feed)
+        """Called in the thread that reads."""
+        self.app.call_later(feed.read_so_far, share)
+        self.app.call_later(self.painter.changed, feed)
 
     async def _write(
         self, content: str, write: Callable[[], Path | None], path: Path | None

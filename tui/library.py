@@ -5,7 +5,6 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -197,17 +196,20 @@ class Library:
                 with contextlib.suppress(InputError):
                     window = analyse_files(existing, at, given=facts)
                     return FilesRead(paths, source, window, len(paths))
-            progress = partial(self.app.call_later, self._read_so_far)
-            window = analyse_files(existing[:1], at, progress, facts)
+            window = analyse_files(existing[:1], at, self._read_so_far, facts)
             return FilesRead(paths, source, window)
         read_recording(source.path)
         return FilesRead(paths, source)
 
     def _read_so_far(self, share: float) -> None:
-        if self._wanted:
-            names = ", ".join(path.name for path in self._wanted)
-            self._set(reading=f"{names}, {100 * share:.0f} %")
-            self.painter.soon()
+        """Called in the thread that reads."""
+
+        def show(names: str) -> None:
+            if self._wanted:
+                self._set(reading=f"{names}, {100 * share:.0f} %")
+                self.painter.soon()
+
+        self.app.call_later(show, ", ".join(path.name for path in self._wanted))
 
 
 def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:

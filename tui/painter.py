@@ -12,7 +12,7 @@ from textual.timer import Timer
 
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
@@ -29,7 +29,7 @@ class Painter:
         self.screen = screen
         self._feed = feed
         self._focus = focus
-        self._frozen: tuple[View, Moment] | None = None
+        self._frozen: View | None = None
         self._due: Timer | None = None
         self._answers_until = self._busy_s = -math.inf
 
@@ -45,10 +45,9 @@ class Painter:
     def frozen(self) -> bool:
         return self._frozen is not None
 
-    def shown(self) -> tuple[View, Moment]:
-        """The view on the screen, and the moment it is looked at."""
-        view, moment = self._frozen or (self._feed.view(), self._moment())
-        return self._focus.applied(view), moment
+    def shown(self) -> View:
+        """The view on the screen."""
+        return self._focus.applied(self._frozen or self._feed.view())
 
     def follow(self, feed: Feed) -> None:
         self._feed = feed
@@ -56,8 +55,8 @@ class Painter:
 
     def freeze(self) -> None:
         self._ages.pause()
-        self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))
-        self.screen.show(*self.shown())
+        self._frozen = replace(self._feed.view(), frozen=True)
+        self.screen.show(self.shown())
 
     def thaw(self) -> None:
         self._frozen = None
@@ -88,27 +87,20 @@ class Painter:
         if self._due is not None:
             self._due.stop()
             self._due = None
-        if self._frozen is not None:
-            view, (still, moment) = self._feed.view(), self._frozen
-            preview = still.preview and view.preview
-            self._frozen = (
-                replace(
-                    still,
-                    state=view.state,
-                    detail=view.detail,
-                    died=view.died,
-                    banner=view.banner,
-                    preview=preview,
-                ),
-                moment,
+        if (still := self._frozen) is not None:
+            view = self._feed.view()
+            self._frozen = replace(
+                still,
+                state=view.state,
+                detail=view.detail,
+                died=view.died,
+                banner=view.banner,
+                preview=still.preview and view.preview,
             )
-        self.screen.show(*self.shown())
+        self.screen.show(self.shown())
 
     def _mount_next(self) -> None:
         if self._feed.windows.analysing:
             self._busy_s = monotonic()
         elif monotonic() > self._busy_s + MOUNT_AFTER_S and not self.screen.mount_ahead():
             self._mounts.stop()
-
-    def _moment(self) -> Moment:
-        return Moment(self._feed.now())

@@ -41,7 +41,7 @@ class FileController:
     def action_export(self) -> None:
         from decodescope.tui.screens.export import ExportScreen
 
-        view = self._painter.shown()[0]
+        view = self._painter.shown()
         window = view.window.whole if view.window is not None else None
         name = (view.variant or view.kind).removesuffix(".gz").removesuffix(".json")
         stem = f"decodescope-{name}-{self._feeds.timestamp()}"
@@ -93,7 +93,7 @@ class FileController:
     def action_model(self) -> None:
         from decodescope.tui.screens.naming import ModelScreen
 
-        window, feed = self._painter.shown()[0].window, self._feeds.shown
+        window, feed = self._painter.shown().window, self._feeds.shown
         if feed.kind == "live":
             self._runs.action_settings()
         elif window is None:

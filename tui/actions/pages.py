@@ -69,7 +69,7 @@ class PageController:
                 self.choose_step(step)
                 return
             case Choose(pick):
-                self._focus.choose(pick, self._painter.shown()[0])
+                self._focus.choose(pick, self._painter.shown())
             case Narrow(path):
                 self._focus.narrow(path)
             case Sift(gaps):
@@ -79,14 +79,14 @@ class PageController:
     def action_steps(self) -> None:
         from decodescope.tui.screens.steps import StepsScreen
 
-        view, moment = self._painter.shown()
+        view = self._painter.shown()
         if not view.has_steps:
             self._app.notify(NO_STEPS, severity="warning")
         else:
-            self._app.push_screen(StepsScreen(self._painter.screen.brush, view, moment))
+            self._app.push_screen(StepsScreen(self._painter.screen.brush, view))
 
     def action_next_step(self, by: int) -> None:
-        window = self._painter.shown()[0].window
+        window = self._painter.shown().window
         if window is None or window.tracks.home_step is None:
             self._app.notify(NO_STEPS, severity="warning")
             return
@@ -97,7 +97,7 @@ class PageController:
 
     def choose_step(self, step: int | None) -> None:
         """Show the figures of a step on every page, computed in a thread; None is the median."""
-        view = self._painter.shown()[0]
+        view = self._painter.shown()
         if view.window is None:
             return
         self._wanted_step = None
@@ -117,7 +117,7 @@ class PageController:
         while (wanted := self._wanted_step) is not None:
             window = await asyncio.to_thread(window_of_step, *wanted)
             if self._wanted_step is wanted:
-                self._wanted_step, view = None, self._painter.shown()[0]
+                self._wanted_step, view = None, self._painter.shown()
                 if view.window is not None and view.window.whole is wanted[0]:
                     self._focus.choose_step(window, view)
         self._finding_step = False
@@ -127,7 +127,7 @@ class PageController:
         if self._feeds.view().banner is not None:
             self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():
-            self._focus.clear(self._painter.shown()[0])
+            self._focus.clear(self._painter.shown())
         self._painter.paint()
 
     def action_command_palette(self) -> None:

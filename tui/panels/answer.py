@@ -15,7 +15,7 @@ from decodescope.analyzer.vocabulary.class_colors import GROUP_COLORS, LIMIT_COL
 from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, OpPick
-from decodescope.tui.model.view import PROFILER_MATTERS, Moment, View, Window
+from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
 from decodescope.tui.panels.messages import Choose, Resized, Turn
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
@@ -55,7 +55,7 @@ class AnswerPanel(Panel[AnswerData]):
     # The part at the cursor, and the first part that is drawn.
     _cursor = _top = 0
 
-    def pick(self, view: View, moment: Moment) -> AnswerData | Empty:
+    def pick(self, view: View) -> AnswerData | Empty:
         if view.window is None:
             return Empty(_TITLE, view.waiting)
         window, glyphs = view.window, self._brush.glyphs
@@ -113,7 +113,7 @@ class AnswerPanel(Panel[AnswerData]):
     def action_open_part(self) -> None:
         """Show the op or the gap that takes most of the part at the cursor, in the timeline. Those
         of a recording that stands in for a run are not of the run."""
-        window = self._seen[0].window
+        window = self._seen.window
         if window is None or isinstance(self._data, Empty) or self._recorded_on:
             return
         analysis, part = window.analysis, window.report.answer.parts[self._cursor]

@@ -12,7 +12,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.replaying import speed_words
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import GoTo
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Row, Sheet
@@ -47,7 +47,7 @@ class BannerPanel(Panel[Banner | None]):
     NAME = "banner"
     FRAMES = ()
 
-    def pick(self, view: View, moment: Moment) -> Banner | None:
+    def pick(self, view: View) -> Banner | None:
         return view.banner
 
     def draw(self, data: Banner | None, width: int, height: int) -> Sheet:
@@ -92,13 +92,12 @@ class KeysPanel(Panel[tuple[Command, ...]]):
         self,
         brush: Brush,
         view: View,
-        moment: Moment,
         keys_of: Callable[[View], tuple[Command, ...]],
     ) -> None:
         self._keys_of = keys_of
-        super().__init__(brush, view, moment)
+        super().__init__(brush, view)
 
-    def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
+    def pick(self, view: View) -> tuple[Command, ...]:
         return tuple(command for command in self._keys_of(view) if command.label)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
@@ -118,13 +117,11 @@ class TabsPanel(Panel[str]):
     NAME = "tabs"
     FRAMES = ()
 
-    def __init__(
-        self, brush: Brush, view: View, moment: Moment, tabs: Sequence[tuple[str, str, str]]
-    ) -> None:
+    def __init__(self, brush: Brush, view: View, tabs: Sequence[tuple[str, str, str]]) -> None:
         self._tabs = tabs
-        super().__init__(brush, view, moment)
+        super().__init__(brush, view)
 
-    def pick(self, view: View, moment: Moment) -> str:
+    def pick(self, view: View) -> str:
         return view.page
 
     def draw(self, data: str, width: int, height: int) -> Sheet:
@@ -159,7 +156,7 @@ class PlaybackPanel(Panel[Playback | None]):
 
     _track = (0, 0)
 
-    def pick(self, view: View, moment: Moment) -> Playback | None:
+    def pick(self, view: View) -> Playback | None:
         return view.playback
 
     def as_text(self, data: Playback | None) -> list[str]:

@@ -9,7 +9,7 @@ from rich.style import Style
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 
@@ -34,7 +34,7 @@ class DetailsPanel(Panel[DetailsData]):
 
     _first = 0
 
-    def pick(self, view: View, moment: Moment) -> DetailsData | Empty:
+    def pick(self, view: View) -> DetailsData | Empty:
         return self.once((view.selection, view.window, view.page), lambda: self._details(view))
 
     def _details(self, view: View) -> DetailsData | Empty:

@@ -14,7 +14,7 @@ from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import NOTHING, GapFilter
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
@@ -48,7 +48,7 @@ class GapClassesPanel(Panel[Classes]):
     NAME = "gap_classes"
     COMMANDS = commands_of("gap_classes")
 
-    def pick(self, view: View, moment: Moment) -> Classes | Empty:
+    def pick(self, view: View) -> Classes | Empty:
         window, within = view.window, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)

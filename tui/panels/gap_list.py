@@ -277,7 +277,7 @@ class GapListPanel(TreePanel):
 
     def action_group(self) -> None:
         self._by_group = not self._by_group
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def _group_of(self, view: View) -> int | None:
         """The group of the gap that is selected, None without one."""

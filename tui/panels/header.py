@@ -18,7 +18,7 @@ from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import bound_words
 from decodescope.tui.model.attached import Attached
-from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, Moment, View
+from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
 
@@ -53,20 +53,20 @@ class TitlePanel(Panel[TitleData]):
     NAME = "title"
     FRAMES = ()
 
-    def pick(self, view: View, moment: Moment) -> TitleData:
+    def pick(self, view: View) -> TitleData:
         badges: list[tuple[str, BadgeTone]] = []
-        if moment.frozen:
+        if view.frozen:
             badges.append(("frozen", "warn"))
         if view.following:
             badges.append(("following", "accent"))
         elif view.kind == "replay":
             badges.append(("replay", "warn"))
         text, tone = view.state, _BADGE_TONES.get(view.state, "warn")
-        if (silent_s := view.silent_s(moment.now)) is not None:
+        if (silent_s := view.silent_s) is not None:
             remedy = "" if view.following else ", R restarts it"
             text, tone = f"no word from the worker for {silent_s:.0f} s{remedy}", "bad"
         elif view.detail and view.state in _DETAILED:
-            stage = view.progress(moment.now)
+            stage = view.progress
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
         if view.playback is not None and not view.following:
             text = view.playback.state
@@ -74,7 +74,7 @@ class TitlePanel(Panel[TitleData]):
         if not view.is_attached or view.state != "trace":
             badges.append((text, tone))
         if view.attached is not None and (view.is_attached or view.attached.problem):
-            badges.append(_target_badge(view.attached, moment))
+            badges.append(_target_badge(view.attached, view.now))
         if view.recording:
             badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
@@ -107,8 +107,8 @@ class TitlePanel(Panel[TitleData]):
         return Sheet([row])
 
 
-def _target_badge(attached: Attached, moment: Moment) -> tuple[str, BadgeTone]:
-    if silence := attached.silence(moment.now):
+def _target_badge(attached: Attached, now: float) -> tuple[str, BadgeTone]:
+    if silence := attached.silence(now):
         return silence, "bad"
     return (attached.stage, "warn") if attached.stage else ("attached", "accent")
 
@@ -158,7 +158,7 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     FRAMES = ()
     PART = "figures"
 
-    def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
+    def pick(self, view: View) -> tuple[Figure, ...]:
         window = _window_figures(view)
         if view.attached is not None:
             # After the server's own figures, but for a step that the user chose.
@@ -170,7 +170,7 @@ class StripPanel(Panel[tuple[Figure, ...]]):
             *_server_figures(view),
             *window,
             *_meter_figures(view),
-            *_freshness_figures(view, moment),
+            *_freshness_figures(view),
         )
 
     def as_text(self, data: tuple[Figure, ...]) -> list[str]:
@@ -288,12 +288,12 @@ def _meter_figures(view: View) -> list[Figure]:
     return figures
 
 
-def _freshness_figures(view: View, moment: Moment) -> list[Figure]:
+def _freshness_figures(view: View) -> list[Figure]:
     figures = []
-    if moment.frozen:
+    if view.frozen:
         figures.append(Figure("", "frozen", "", 1, "warn"))
     elif view.stats is not None and view.stats_at is not None:
-        seconds = moment.now - view.stats_at
+        seconds = view.now - view.stats_at
         if seconds > STALE_AFTER_S and (view.live_figures or view.died is not None):
             figures.append(Figure("", fmt.age(seconds), "old", 1, "warn"))
     if view.stats is not None and view.stats.dropped:

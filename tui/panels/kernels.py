@@ -157,8 +157,8 @@ class KernelTablePanel(TreePanel):
         return key if isinstance(key, KernelGroupPick) else KernelPick(_name(key))
 
     def key_of(self, pick: Pick | None) -> Hashable:
-        if isinstance(pick, OpPick) and self._open is None and self._seen[0].window is not None:
-            trace = self._seen[0].window.analysis.trace
+        if isinstance(pick, OpPick) and self._open is None and self._seen.window is not None:
+            trace = self._seen.window.analysis.trace
             pick = KernelPick(trace.names[trace.ops.name[pick.row]])
         if isinstance(pick, KernelPick):
             # Of a kernel in several groups, the row at the cursor.
@@ -167,7 +167,7 @@ class KernelTablePanel(TreePanel):
         return pick.row if isinstance(pick, OpPick) else pick
 
     def opened(self, key: Hashable) -> None:
-        window = self._seen[0].window
+        window = self._seen.window
         if isinstance(key, int):
             self.post_message(Choose(OpPick(key)))
             self.post_message(Turn("timeline"))
@@ -193,7 +193,7 @@ class KernelTablePanel(TreePanel):
         self.post_message(Choose(KernelPick(_name(key))))
 
     def action_group(self) -> None:
-        window = self._seen[0].window
+        window = self._seen.window
         if window is None or self._open is not None:
             return
         ways = (_BY_NAME, *groupings(window.analysis))
@@ -201,7 +201,7 @@ class KernelTablePanel(TreePanel):
         self._by = ways[place % len(ways)]
         if len(ways) == 1:
             self.app.notify("This trace has no roles, layers or modules.", severity="warning")
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def _tree(self, window: Window, on_cpu: bool) -> TreeRows[KernelReport]:
         key = (window, self._within, self._by)

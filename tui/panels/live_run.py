@@ -15,7 +15,7 @@ from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.text.formatting import number, percent, rate
 from decodescope.tui.commands import CHOICE_KEYS
-from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
+from decodescope.tui.model.view import Choice, SpeedSample, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped_tail
 from decodescope.tui.panels.table_layout import TableLayout
@@ -110,7 +110,7 @@ class HistoryPanel(Panel[HistoryData]):
     NAME = "history"
     PART = "figures"
 
-    def pick(self, view: View, moment: Moment) -> HistoryData | Empty:
+    def pick(self, view: View) -> HistoryData | Empty:
         if not view.samples:
             return Empty("tok/s", "not timed" if view.interpreted else "no measurement yet")
         stats = view.stats
@@ -213,7 +213,7 @@ class VariantsPanel(Panel[VariantsData]):
 
     NAME = "variants"
 
-    def pick(self, view: View, moment: Moment) -> VariantsData | Empty:
+    def pick(self, view: View) -> VariantsData | Empty:
         title = "Traces" if view.kind == "trace" else "Variants"
         title = "Windows" if view.attached is not None else title
         if not view.choices:
@@ -266,7 +266,7 @@ class TextPanel(Panel[tuple[str, str]]):
 
     NAME = "text"
 
-    def pick(self, view: View, moment: Moment) -> tuple[str, str] | Empty:
+    def pick(self, view: View) -> tuple[str, str] | Empty:
         stats = view.stats
         if stats is None or not stats.text:
             return Empty(TITLE, "")
@@ -291,7 +291,7 @@ class ServersPanel(Panel[ServerFigures]):
 
     NAME = "servers"
 
-    def pick(self, view: View, moment: Moment) -> ServerFigures | Empty:
+    def pick(self, view: View) -> ServerFigures | Empty:
         sample = None if view.attached is None else view.attached.sample
         if sample is None or sample.figures is None or not sample.figures.servers:
             return Empty(_SERVERS, "one server")

@@ -60,7 +60,7 @@ class LogTablePanel(TablePanel):
 
     def action_level(self) -> None:
         self._least = (self._least + 1) % len(_LEVELS)
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def action_copy_line(self) -> None:
         line = self._line_at_cursor()
@@ -69,7 +69,7 @@ class LogTablePanel(TablePanel):
             self.app.notify("The line is on the clipboard.")
 
     def _line_at_cursor(self) -> LogLine | None:
-        log = self._seen[0].log
+        log = self._seen.log
         return next((line for line in log if line.number == self._cursor_key), None)
 
     def _replace(self, rows: Rows | Empty) -> None:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command, bindings
-from decodescope.tui.model.view import Moment, Part, View
+from decodescope.tui.model.view import Part, View
 from decodescope.tui.panels.messages import KeysChanged
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
@@ -47,16 +47,16 @@ class Panel(Widget, Generic[Data], can_focus=False):
             options.setdefault("can_focus", bool(cls.COMMANDS))
         super().__init_subclass__(**options)
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+    def __init__(self, brush: Brush, view: View) -> None:
         super().__init__(id=self.NAME)
         self._brush = brush
         self._recorded_on = ""
-        self._seen = (view, moment)
+        self._seen = view
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
-        self._data = self.pick(view, moment)
+        self._data = self.pick(view)
 
-    def pick(self, view: View, moment: Moment) -> Data | Empty:
+    def pick(self, view: View) -> Data | Empty:
         """The part of `view` to draw. Figures are picked, never computed."""
         raise NotImplementedError
 
@@ -83,10 +83,10 @@ class Panel(Widget, Generic[Data], can_focus=False):
         made: Made = self._made[1]
         return made
 
-    def show(self, view: View, moment: Moment) -> None:
+    def show(self, view: View) -> None:
         """Show `view`; does nothing if the picked data did not change."""
-        before, self._seen = self.keys_now, (view, moment)
-        data = self.pick(view, moment)
+        before, self._seen = self.keys_now, view
+        data = self.pick(view)
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()

@@ -99,12 +99,12 @@ class RangeTreePanel(TreePanel):
 
     def opened(self, key: Hashable) -> None:
         """Narrow every page to the range, or widen again."""
-        within = self._seen[0].selection.within
+        within = self._seen.selection.within
         self.post_message(Narrow(None if within == key else str(key)))
 
     def action_layers(self) -> None:
         self._by_layer = not self._by_layer
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def action_gaps(self) -> None:
         if (branch := self._branch()) is not None:

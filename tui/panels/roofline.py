@@ -16,7 +16,7 @@ from decodescope.analyzer.text.formatting import flops_rate, percent, significan
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
@@ -81,7 +81,7 @@ class RooflinePanel(Panel[RooflineData]):
     NAME = "roofline"
     COMMANDS = commands_of("roofline")
 
-    def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
+    def pick(self, view: View) -> RooflineData | Empty:
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 
@@ -24,13 +24,13 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     NAME = "timeline_top"
     PART = "window"
 
-    def pick(self, view: View, moment: Moment) -> tuple[Window, str] | Empty:
+    def pick(self, view: View) -> tuple[Window, str] | Empty:
         window = view.window
         if window is None:
             return Empty("Step", view.waiting)
         if not window.tracks.busy.part.size:
             return Empty("Step", "nothing ran in this window")
-        return window, view.window_note(moment)
+        return window, view.window_note
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._data, Empty):

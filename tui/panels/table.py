@@ -7,7 +7,7 @@ from textual import events
 
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.prompt import Prompt, PromptPanel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
@@ -31,7 +31,7 @@ class TablePanel(PromptPanel[Rows]):
     _title = _note = ""
     _picks = False
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+    def __init__(self, brush: Brush, view: View) -> None:
         self._source: object = object()
         self._shown: Rows | Empty = Empty("", "")
         self._order: Sequence[int] = ()
@@ -41,7 +41,7 @@ class TablePanel(PromptPanel[Rows]):
         self._down = True
         self._filter = ""
         self._layout = TableLayout()
-        super().__init__(brush, view, moment)
+        super().__init__(brush, view)
 
     # What subclasses say
 
@@ -73,7 +73,7 @@ class TablePanel(PromptPanel[Rows]):
     def idle_actions(self) -> Set[str]:
         return _OF_ROWS if isinstance(self._shown, Empty) else frozenset()
 
-    def pick(self, view: View, moment: Moment) -> Rows | Empty:
+    def pick(self, view: View) -> Rows | Empty:
         source = self.source(view)
         if source != self._source:
             self._source = source

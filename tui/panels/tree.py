@@ -88,7 +88,7 @@ class TreePanel(TablePanel):
 
     def _turn(self, branch: Branch) -> None:
         self._turned ^= {branch.key}
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def _branch(self) -> Branch | None:
         """The branch of the row at the cursor, None without one."""

@@ -13,7 +13,7 @@ from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command, offered, reachable, rekeyed
-from decodescope.tui.model.view import Moment, View, stand_in
+from decodescope.tui.model.view import View, stand_in
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.around import (
     BannerPanel,
@@ -40,22 +40,22 @@ class MainScreen(Screen[None]):
     # Panels mark their own focus: no repaint of the whole screen.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
+    def __init__(self, brush: Brush, view: View, pages: tuple[Page, ...]) -> None:
         super().__init__()
         self.brush = brush
         self._pages = {page.name: page for page in pages}
-        self._first = self._shown = (view, moment)
+        self._first = self._shown = view
         self._plan = _NO_PLAN
         self._page = ""
         self._focused_on: dict[str, str] = {}
         self.keymap: Mapping[str, str] = {}
         self._mounting: list[AwaitMount] = []
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
-        self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
+        self._around_page: list[Panel[Any]] = [kind(brush, view) for kind in around]
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
         tabs = [(page.name, page.key, page.label) for page in pages]
-        self._tabs = TabsPanel(brush, view, moment, tabs)
-        self._keys = KeysPanel(brush, view, moment, self._keys_of)
+        self._tabs = TabsPanel(brush, view, tabs)
+        self._keys = KeysPanel(brush, view, self._keys_of)
         self._load(view.page)
 
     def compose(self) -> ComposeResult:
@@ -79,7 +79,7 @@ class MainScreen(Screen[None]):
     def _show_keys(self) -> None:
         if isinstance(self.focused, Panel):
             self._focused_on[self._page] = self.focused.NAME
-        self._keys.show(*self._shown)
+        self._keys.show(self._shown)
 
     def refresh(
         self, *regions: Region, repaint: bool = True, layout: bool = False, **options: bool
@@ -96,8 +96,8 @@ class MainScreen(Screen[None]):
         self._plan = _NO_PLAN
         self._arrange()
 
-    def show(self, view: View, moment: Moment) -> None:
-        self._shown = (view, moment)
+    def show(self, view: View) -> None:
+        self._shown = view
         self._show(self._visible())
         self._arrange()
 
@@ -123,7 +123,7 @@ class MainScreen(Screen[None]):
         """The contents of the page, as lines for the clipboard."""
         lines: list[TextLine] = []
         for panel in self._visible():
-            data = panel.pick(*self._shown)
+            data = panel.pick(self._shown)
             if not isinstance(data, Empty):
                 lines += panel.as_text(data)
         rows = ((line,) if isinstance(line, str) else line for line in lines)
@@ -142,9 +142,9 @@ class MainScreen(Screen[None]):
             self._add(missing, self._shown)
         return page
 
-    def _add(self, kinds: Sequence[type[Panel[Any]]], shown: tuple[View, Moment]) -> None:
+    def _add(self, kinds: Sequence[type[Panel[Any]]], view: View) -> None:
         """Make a hidden panel of each kind, and mount it if the others are."""
-        panels = [kind(self.brush, *shown) for kind in kinds]
+        panels = [kind(self.brush, view) for kind in kinds]
         for panel in panels:
             panel.display = False
         self._page_panels.update(zip(kinds, panels, strict=True))
@@ -153,14 +153,14 @@ class MainScreen(Screen[None]):
 
     def _show(self, panels: Iterable[Panel[Any]]) -> None:
         for panel in panels:
-            panel.show(*stand_in(*self._shown, panel.PART))
+            panel.show(stand_in(self._shown, panel.PART))
 
     def _arrange(self) -> None:
         """Place the panels of the page; those that become visible get the view first."""
         width, height = self.size.width, self.size.height
         if width < 1 or height < 1 or not self.children:
             return
-        view = self._shown[0]
+        view = self._shown
         page = self._load(view.page)
         wanted = self._wanted(page, width)
         wanted["banner"] = banner_rows(view.banner, width, height)

@@ -20,7 +20,7 @@ from decodescope.tui.model.describe import gap_lines, range_detail_lines
 from decodescope.tui.model.kernel_details import kernel_lines, op_lines
 from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
-from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.model.view import Window
 from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.gap_list import GapRows
 from decodescope.tui.panels.range_tree import RangeTreePanel
@@ -56,7 +56,7 @@ def said(lines) -> dict[str, str]:
 
 def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
     view = view_of(analyse_files([inferred], 0.0))
-    panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
+    panel = RangeTreePanel(BRUSHES[0], view)
     assert panel._title == "Ranges per step, inferred from kernel names where slanted"
     rows = panel._shown
     for row, line in enumerate(rows.lines):
@@ -66,7 +66,7 @@ def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
         is_inferred = line.range.path != "step"
         assert name.style.italic == (True if is_inferred else None)
         assert attributed.text == ("inferred" if is_inferred else "exact")
-    plain = RangeTreePanel(BRUSHES[2], view, Moment(0.0))
+    plain = RangeTreePanel(BRUSHES[2], view)
     assert plain._title == "Ranges per step, inferred from kernel names where ~"
     lines = drawn(RangeTreePanel, view, BRUSHES[2], 120, 30)
     assert any("~layer.* \u00d74" in line for line in lines)
@@ -138,7 +138,7 @@ def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
 
 
 def test_the_answer_ends_with_the_layers_and_interruptions(slow: Window) -> None:
-    panel = AnswerPanel(BRUSHES[0], view_of(slow), Moment(0.0))
+    panel = AnswerPanel(BRUSHES[0], view_of(slow))
     layers = panel._data.reasons[-1]
     assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
     copied = panel.as_text(panel._data)

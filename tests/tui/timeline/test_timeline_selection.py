@@ -153,12 +153,12 @@ async def test_enter_opens_the_kernel_and_narrows_to_a_range(trace_file):
         await press(pilot, "full_stop")
         launch = pick(app).row
         await press(pilot, "enter")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
         trace = view.window.analysis.trace
         assert view.page == "kernels"
         assert view.selection.pick == KernelPick(trace.names[trace.ops.name[launch]])
         await press(pilot, "2", "up", "comma", "enter")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
     assert panel._look.track.key.kind == "range"
     assert view.selection == Selection(RangePick("decode_step"), "decode_step")
 

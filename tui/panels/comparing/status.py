@@ -11,7 +11,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import summary_of
 from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet, wrapped
 from decodescope.tui.style.palette import horizontal_bar
@@ -34,10 +34,10 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
     NAME = "ab_status"
     FRAMES = ()
 
-    def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:
+    def pick(self, view: View) -> tuple[Line, ...]:
         state = view.comparison
         about = self.once((state.result,), lambda: _about(state))
-        return (*_progress(state, moment.now), *_waiting(view.window), *about)
+        return (*_progress(state, view.now), *_waiting(view.window), *about)
 
     def wanted_rows(self, width: int) -> int:
         data = self._data

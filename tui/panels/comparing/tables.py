@@ -73,7 +73,7 @@ class ComparisonTable(TablePanel, ComparisonKeys):
     COMMANDS = commands_of("comparison", "rows")
 
     def idle_actions(self) -> Set[str]:
-        return super().idle_actions() | without_comparison(self._seen[0])
+        return super().idle_actions() | without_comparison(self._seen)
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
@@ -229,7 +229,7 @@ class SkewPanel(_WaitingTable):
         return skew_table(communication.skew, communication.member)
 
     def opened(self, key: Hashable) -> None:
-        window = self._seen[0].window
+        window = self._seen.window
         if window is None or window.communication is None or window.communication.skew is None:
             return
         step = next(step for step in window.communication.skew.worst if step.index == key)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.text.formatting import duration, significant
 from decodescope.analyzer.trace import Bools
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.prompt import PromptPanel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
@@ -53,14 +53,14 @@ class TracksPanel(PromptPanel[TimelineData]):
 
     # Panel
 
-    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
+    def pick(self, view: View) -> TimelineData | Empty:
         window = view.window
         if window is None or not window.tracks.tracks:
             self._look = None
             hint = view.waiting if window is None else "nothing in this trace has a time"
             return Empty("Timeline", hint)
         source = (view.source_name, view.current)
-        return TimelineData(window, source, view.selection, view.window_note(moment))
+        return TimelineData(window, source, view.selection, view.window_note)
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         from decodescope.tui.panels.timeline.drawing import Canvas
