@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -123,8 +123,10 @@ class DecodescopeApp(TerminalApp):
         if self._mount_ahead:
             self._painter.mount_ahead()
 
-    def acted(self) -> None:
-        self._painter.acted()
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.MouseDown):
+            self._painter.acted()
+        await super().on_event(event)
 
     def ending(self) -> None:
         self._feeds.shown.ending()

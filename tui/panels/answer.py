@@ -21,7 +21,7 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import TableRows, text_lines
-from decodescope.tui.style.palette import Glyphs, horizontal_bar
+from decodescope.tui.style.palette import horizontal_bar
 
 _TITLE = "Where the step goes"
 _LEAST_PARTS = 3
@@ -58,11 +58,11 @@ class AnswerPanel(Panel[AnswerData]):
     def pick(self, view: View) -> AnswerData | Empty:
         if view.window is None:
             return Empty(_TITLE, view.waiting)
-        window, glyphs = view.window, self._brush.glyphs
-        return self.once(window, lambda: _answer_data(window, glyphs))
+        window = view.window
+        return self.once(window, lambda: _answer_data(window))
 
     def as_text(self, data: AnswerData) -> list[TextLine]:
-        table = text_lines(data.rows, self._brush.inks)
+        table = text_lines(data.rows, self._brush)
         advice = [f"→ {line}" for line in data.lines.next]
         apart = [f"set apart: {data.lines.apart}"] if data.lines.apart else []
         return [data.lines.headline, *table, *data.reasons, *advice, *apart]
@@ -184,7 +184,7 @@ class AnswerPanel(Panel[AnswerData]):
         return whole.add(words[:width], inks.key)
 
 
-def _answer_data(window: Window, glyphs: Glyphs) -> AnswerData | Empty:
+def _answer_data(window: Window) -> AnswerData | Empty:
     report, answer = window.report, window.report.answer
     if not answer.parts:
         findings = [finding.message for finding in report.health.findings]
@@ -199,7 +199,7 @@ def _answer_data(window: Window, glyphs: Glyphs) -> AnswerData | Empty:
     ratio = answer.profiler_ratio or 0.0
     note = f"the profiler made it {ratio:.2f} times as long" if ratio > PROFILER_MATTERS else ""
     title = _TITLE if answer.step_ns is not None else "Where the time goes"
-    rows = TableRows(answer_table(answer), glyphs)
+    rows = TableRows(answer_table(answer))
     return AnswerData(rows, title, note, lines, tuple(reasons), tuple(_segments(answer)))
 
 

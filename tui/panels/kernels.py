@@ -31,10 +31,9 @@ from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick
 from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.sheet import Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
-from decodescope.tui.style.palette import Inks
 
 
 class LaunchRows(ColumnRows):
@@ -84,9 +83,9 @@ class LaunchRows(ColumnRows):
         row = int(self._op.searchsorted(key))
         return row if row < len(self._op) and self._op[row] == key else None
 
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
         launch = self._launch(row)
-        return [draw(launch, inks, room) for draw in self._drawings]
+        return [draw(launch, brush, room) for draw in self._drawings]
 
     def _launch(self, row: int) -> LaunchRow:
         figures: dict[str, Any] = {key: int(column[row]) for key, column in self._launches.items()}
@@ -113,15 +112,12 @@ class KernelTablePanel(TreePanel):
 
     NAME = "kernels"
     COMMANDS = commands_of("rows", "open", "tree", "grouped", "kernels")
+    SOURCE = ("window", "waiting", "selection.within", "_open", "_by", "_turned")
 
     _open: str | tuple[int, str] | None = None
     _by = _BY_NAME
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
-
-    def source(self, view: View) -> object:
-        grouped = (self._by, self._turned)
-        return view.window, view.selection.within, self._open, view.waiting, grouped
 
     def rows(self, view: View) -> Rows | Empty:
         window, self._within = view.window, view.selection.within
@@ -149,7 +145,7 @@ class KernelTablePanel(TreePanel):
             return Empty(self._title, f"no {noun} in this {where}")
         if by:
             return self._tree(window, view.on_cpu)
-        return TableRows(_table(window, kernels, view.on_cpu), self._brush.glyphs)
+        return TableRows(_table(window, kernels, view.on_cpu))
 
     def pick_of(self, key: Hashable) -> Pick | None:
         if isinstance(key, int):
@@ -227,7 +223,7 @@ class KernelTablePanel(TreePanel):
             return Mark("family", family_of(largest.get(kernel.name, kernel.name)))
 
         table = replace(table, columns=(replace(name, fit=fitted), *others), mark=mark)
-        return TreeRows(table, branches, self._brush.glyphs)
+        return TreeRows(table, branches)
 
     def _launches(self, window: Window, key: str | tuple[int, str]) -> LaunchRows:
         launches = kernel_launches(window.analysis, _name(key), self._within)

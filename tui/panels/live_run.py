@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any
 
 from rich.style import Style
 
@@ -301,10 +300,8 @@ class ServersPanel(Panel[ServerFigures]):
         return 0 if isinstance(self._data, Empty) else len(self._data.servers) + 2
 
     def as_text(self, data: ServerFigures) -> list[TextLine]:
-        return [_SERVERS, *text_lines(self._rows(data), self._brush.inks)]
+        return [_SERVERS, *text_lines(TableRows(servers_table(data)), self._brush)]
 
     def draw(self, data: ServerFigures, width: int, height: int) -> Sheet:
-        return Sheet(TableLayout().lines(self._rows(data), width, height, self._brush), _SERVERS)
-
-    def _rows(self, data: ServerFigures) -> TableRows[Any]:
-        return TableRows(servers_table(data), self._brush.glyphs)
+        rows = TableRows(servers_table(data))
+        return Sheet(TableLayout().lines(rows, width, height, self._brush), _SERVERS)

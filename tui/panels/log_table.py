@@ -23,11 +23,9 @@ class LogTablePanel(TablePanel):
 
     NAME = "log"
     COMMANDS = commands_of("rows", "log")
+    SOURCE = ("log", "_least")
 
     _least = 0
-
-    def source(self, view: View) -> object:
-        return view.log, self._least
 
     def rows(self, view: View) -> Rows | Empty:
         if not view.log:

@@ -58,9 +58,8 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
         # Letters below the ops and the gaps say more than further tracks.
         tracks = _home_tracks(step_tracks, max(body - 2, 2) if letters else body)
         gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
-        columns = max(width - gutter, 1)
-        look = look_at(tracks, columns)
-        canvas = Canvas(look, self._brush.inks, self._brush.glyphs, columns, gutter)
+        look = look_at(tracks, max(width - gutter, 1))
+        canvas = Canvas(look, self._brush.inks, self._brush.glyphs, gutter)
         places, kinds = zip(*shown_tracks(look, body, letters), strict=True)
         rows_of = zip(places, track_heights(kinds, body, letters), strict=True)
         rows = [*canvas.tracks(list(rows_of), False)[:body], axis(canvas)]

@@ -2,6 +2,8 @@
 
 from array import array
 from collections.abc import Hashable, Sequence, Set
+from operator import attrgetter
+from typing import ClassVar
 
 from textual import events
 
@@ -20,13 +22,15 @@ _OF_ROWS = frozenset(command.action for command in commands_of("rows", "open"))
 
 
 class TablePanel(PromptPanel[Rows]):
-    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does. With
-    the rows, they set `_title` and `_note`, which are in the frame.
+    """Subclasses say what to show (`rows`), the pick of a row, and what enter does. With the rows,
+    they set `_title` and `_note`, which are in the frame. Rows depend on the attributes of the view
+    that `SOURCE` names, and on those of the panel there, which begin with "_".
 
     The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
     """
 
     COMMANDS = commands_of("rows", "open")
+    SOURCE: ClassVar[tuple[str, ...]] = ("window",)
 
     _title = _note = ""
     _picks = False
@@ -47,7 +51,7 @@ class TablePanel(PromptPanel[Rows]):
 
     def source(self, view: View) -> object:
         """The data that the rows depend on; `rows` is called again when it differs."""
-        raise NotImplementedError
+        return [attrgetter(n)(self if n.startswith("_") else view) for n in self.SOURCE]
 
     def rows(self, view: View) -> Rows | Empty:
         """The rows, or why there are none."""
@@ -121,7 +125,7 @@ class TablePanel(PromptPanel[Rows]):
 
     def as_text(self, data: Rows) -> list[TextLine]:
         copied = self._order[:_MOST_COPIED]
-        lines: list[TextLine] = [self._title, *text_lines(data, self._brush.inks, copied)]
+        lines: list[TextLine] = [self._title, *text_lines(data, self._brush, copied)]
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from decodescope.analyzer.tables.columns import Table
+from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Record, TableRows
-from decodescope.tui.style.palette import UNICODE, Glyphs, Inks
 
 _SIGNS = {None: "  ", True: "▾ ", False: "▸ "}
 
@@ -30,10 +30,8 @@ class Branch:
 class TreeRows(TableRows[Record]):
     """The rows of a table, each with its branch. Sorting keeps each row below its parent."""
 
-    def __init__(
-        self, table: Table[Record], branches: Sequence[Branch], glyphs: Glyphs = UNICODE
-    ) -> None:
-        super().__init__(table, glyphs)
+    def __init__(self, table: Table[Record], branches: Sequence[Branch]) -> None:
+        super().__init__(table)
         self._branches = branches
 
     def branch(self, row: int) -> Branch:
@@ -42,7 +40,7 @@ class TreeRows(TableRows[Record]):
     def key(self, row: int) -> Hashable:
         return self._branches[row].key
 
-    def lead(self, row: int, inks: Inks) -> str:
+    def lead(self, row: int, brush: Brush) -> str:
         return self._branches[row].lead
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:

@@ -241,7 +241,7 @@ def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
     devices = shown.analysis.gaps.device[order]
     assert (devices[1:] >= devices[:-1]).all()
     assert {"GPU 0", "GPU 1"} == {
-        panel._shown.cells(row, BRUSHES[0].inks, 20)[-1].text for row in range(0, 400, 7)
+        panel._shown.cells(row, BRUSHES[0], 20)[-1].text for row in range(0, 400, 7)
     }
     lines = drawn(GapClassesPanel, view_of(shown), BRUSHES[0], 120, 20)
     assert f" {duration(sum(device.idle_ns for device in shown.report.devices))} " in lines[1]
@@ -272,7 +272,7 @@ def test_different_kernels_have_different_names_in_the_list() -> None:
     rows = single_gaps(window("eager"))._shown
     shown = {}
     for row in range(len(rows)):
-        cells = rows.cells(row, BRUSHES[0].inks, 24)
+        cells = rows.cells(row, BRUSHES[0], 24)
         gap = rows.report(row)
         for name, cell in ((gap.prev, cells[3]), (gap.next, cells[4])):
             assert shown.setdefault(cell.text, name) == name

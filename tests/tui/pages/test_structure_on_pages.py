@@ -60,7 +60,7 @@ def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
     assert panel._title == "Ranges per step, inferred from kernel names where slanted"
     rows = panel._shown
     for row, line in enumerate(rows.lines):
-        cells = rows.cells(row, BRUSHES[0].inks, 60)
+        cells = rows.cells(row, BRUSHES[0], 60)
         of_key = {column.key: cell for column, cell in zip(rows.columns, cells, strict=True)}
         name, attributed = of_key["path"], of_key["confidence"]
         is_inferred = line.range.path != "step"
@@ -215,7 +215,7 @@ def test_details_of_an_interrupted_gap_name_the_cause(slow: Window) -> None:
 def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
     every = np.arange(len(slow.analysis.gaps))
     rows = GapRows(slow, longest_first(slow.analysis, every))
-    marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0].inks, 40)[0].text
+    marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0], 40)[0].text
               .startswith("interrupted, ")]  # fmt: skip
     assert marked == [0]
     assert rows.matching(re.compile("interruption")) == {0}

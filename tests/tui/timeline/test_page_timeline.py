@@ -153,7 +153,7 @@ async def test_search_moves_from_match_to_match(trace_file, size):
         await press(pilot, "N")
         shown = text_of(app)
         marked = {at for at, char in enumerate(found_row(shown, panel)) if char == "▼"}
-        begun = panel._look.edges_ns(panel._columns).searchsorted(mulf_starts(panel), side="right")
+        begun = panel._look.edges_ns.searchsorted(mulf_starts(panel), side="right")
         await press(pilot, "slash", *"nothing-like-it", "enter")
         none = text_of(app)
         kept = pick(app)

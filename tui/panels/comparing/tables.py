@@ -86,9 +86,7 @@ class ComparisonSidesPanel(ComparisonTable):
     """One row a variant, or a trace of a diff; the cursor's row is shown in detail below."""
 
     NAME = "ab_sides"
-
-    def source(self, view: View) -> object:
-        return view.comparison.result, view.comparison.busy
+    SOURCE = ("comparison.result", "comparison.busy")
 
     def rows(self, view: View) -> Rows | Empty:
         result = view.comparison.result
@@ -106,13 +104,11 @@ class _ChangesTable(ComparisonTable):
     """Changes from the first side to the one that is shown in detail; `LISTED` names them."""
 
     LISTED: ClassVar[str]
+    SOURCE = ("comparison.result", "comparison.side")
 
     def changes(self, pair: Pair, windows: Windows, names: Names) -> Table[Any]:
         """The table of both windows; `names` are those of the sides, cut for titles of columns."""
         raise NotImplementedError
-
-    def source(self, view: View) -> object:
-        return view.comparison.result, view.comparison.side
 
     def rows(self, view: View) -> Rows | Empty:
         title, result = self.LISTED.capitalize(), view.comparison.result
@@ -178,9 +174,6 @@ class _WaitingTable(ComparisonTable):
     def table(self, window: Window) -> Table[Any] | None:
         """The table of a window; None if nobody communicates."""
         raise NotImplementedError
-
-    def source(self, view: View) -> object:
-        return view.window
 
     def rows(self, view: View) -> Rows | Empty:
         table = None if view.window is None else self.table(view.window)

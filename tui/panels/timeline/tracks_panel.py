@@ -76,9 +76,7 @@ class TracksPanel(PromptPanel[TimelineData]):
         key = (*state, self._brush, width, height, self._prompt and self._prompt.text)
         if self._drawn is None or self._drawn[0] != key:
             brush, chosen = self._brush, self._chosen(look)
-            canvas = Canvas(
-                look, brush.inks, brush.glyphs, self._columns, self._gutter, *chosen, at_ns
-            )
+            canvas = Canvas(look, brush.inks, brush.glyphs, self._gutter, *chosen, at_ns)
             self._drawn = (key, self._rows(canvas, width, height))
         return Sheet(list(self._drawn[1]), self._title(look), self._note(data))
 
@@ -93,13 +91,15 @@ class TracksPanel(PromptPanel[TimelineData]):
         """The look at this window and selection, at the width of this moment."""
         from decodescope.tui.model.look import look_again, look_at
 
-        columns, look, tracks = self._columns, self._look, data.window.tracks
+        look, tracks, columns = self._look, data.window.tracks, self._columns
         pick = data.selection.pick
         fresh = look is None or look.tracks is not tracks
         if look is None or self._source != data.source:
             look = look_at(tracks, columns)
         elif fresh:
             look = look_again(look, tracks, columns)
+        if look.columns != columns:
+            look = replace(look, columns=columns)
         if fresh:
             self._source = data.source
             self._at_ns = self._dragged = self._span = None
@@ -109,11 +109,11 @@ class TracksPanel(PromptPanel[TimelineData]):
         if fresh or data.selection != self._selection:
             look = look.marked(data.selection, self._labels)
             if not fresh and pick != self._own:
-                look = look.to_marked(columns)
+                look = look.to_marked()
         if (fresh or pick != self._selection.pick) and pick != self._own:
             look = self._to_pick(look, pick)
         self._selection = data.selection
-        self._look = look.to(look.viewport, columns)
+        self._look = look.to(look.viewport)
         return self._look
 
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
@@ -123,7 +123,7 @@ class TracksPanel(PromptPanel[TimelineData]):
         if places and look.track.key.kind != look.tracks.tracks[places[0]].key.kind:
             look = replace(look, cursor=places[0])
         self._at_ns = time[0]
-        return look.show(*time, self._columns)
+        return look.show(*time)
 
     def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, tuple[int, ...]]:
         """The time to mark, and the places of its tracks (none: all tracks)."""
