@@ -29,7 +29,7 @@ class ComparisonLink(ProcessLink):
         Raises:
             MissingRequirement: no process can be started, or its log cannot be written.
         """
-        await self._end()
+        await self.end()
         self._config = config
         self.spawn()
         await self.attach()

@@ -157,19 +157,16 @@ class ProcessLink:
 
     async def end(self) -> None:
         """End the process: Quit, then SIGTERM, then SIGKILL; returns when it has ended. What it
-        said until then can still be received. It does not count as a death."""
-        await self._end()
-
-    async def _end(self, busy: bool = False, worthless: bool = False) -> None:
-        """A `busy` process would not read Quit; a `worthless` one has nothing to clean up."""
+        said until then can still be received. It does not count as a death. A busy process would
+        not read Quit; a worthless one has nothing to clean up."""
         process = self._process
         if process is None:
             return
         self._died = True
         await self._send(Quit())
-        if busy or worthless or not await _exited_within(process, self.quit_grace_s):
+        if self._busy or self._worthless or not await _exited_within(process, self.quit_grace_s):
             process.terminate()
-            if worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
+            if self._worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
                 process.kill()
                 await _exited_within(process, _QUIT_GRACE_S)
         await self._read_rest()
@@ -179,7 +176,7 @@ class ProcessLink:
         """End the process and remove its folder; a pending `receive` returns None."""
         self._closed = True
         self._arrived.set()
-        await self._end(self._busy, self._worthless)
+        await self.end()
         await asyncio.to_thread(self.discard)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -260,23 +257,20 @@ class LogTail:
     def lines(self) -> list[str]:
         """The whole lines that were appended since the last call, of the last `MOST_BYTES`. Of a
         line that was written over, as progress bars are, the last state."""
-        try:
-            with self._path.open("rb") as file:
-                size = file.seek(0, 2)
-                start = max(self._at, size - MOST_BYTES)
-                file.seek(start)
-                whole, end, _ = file.read(max(size - start, 0)).rpartition(b"\n")
-        except OSError:
-            return []
+        start, data = self._read_from(self._at)
+        whole, end, _ = data.rpartition(b"\n")
         cut = start > self._at
         self._at = start + len(whole) + len(end)
         lines = whole.decode(errors="replace").split("\n")[cut:] if end else []
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
     def last_lines(self, count: int) -> tuple[str, ...]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - MOST_BYTES))
-                return tuple(file.read().decode(errors="replace").splitlines()[-count:])
-        except OSError:
-            return ()
+        return tuple(self._read_from(0)[1].decode(errors="replace").splitlines()[-count:])
+
+    def _read_from(self, start: int) -> tuple[int, bytes]:
+        """The bytes from `start` on, at most the last `MOST_BYTES`, and where they begin."""
+        with suppress(OSError), self._path.open("rb") as file:
+            start = max(start, file.seek(0, 2) - MOST_BYTES)
+            file.seek(start)
+            return start, file.read(MOST_BYTES)
+        return start, b""

@@ -49,7 +49,7 @@ class RangeRows(TreeRows[RangeLine]):
         inferred = brush.inks.letters and self.lines[row].range.kind == "inferred"
         return super().lead(row, brush) + "~" * inferred
 
-    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
+    def cells(self, row: int, brush: Brush, room: int) -> list[Cell]:
         name, *others = super().cells(row, brush, room)
         node, inks = self.lines[row].range, brush.inks
         style = inks.accent if self._within == node.path else _style(node.kind, inks)

@@ -4,13 +4,12 @@ import re
 import warnings
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import cell_len
 from rich.style import Style
 
 from decodescope.analyzer.tables import kinds
@@ -155,19 +154,9 @@ class TableRows(Rows, Generic[Record]):
             return self.table.search(record)
         return " ".join(column.cell(record) for column in self.table.columns if column.shown)
 
-    def lead(self, row: int, brush: Brush) -> str:
-        """The text before the name of a row."""
-        return "" if self.table.depth is None else "  " * self.table.depth(self.table.rows[row])
-
-    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
-        record, lead, named = self.table.rows[row], self.lead(row, brush), self._named
-        if cell_len(lead) > room // 2:
-            lead = lead[-room // 2 :].rjust(1)
-        cells = [drawing(record, brush, room) for drawing in self._drawings]
-        if lead:
-            name = self._drawings[named](record, brush, max(room - cell_len(lead), 1))
-            cells[named] = replace(name, text=lead + name.text)
-        return cells
+    def cells(self, row: int, brush: Brush, room: int) -> list[Cell]:
+        record = self.table.rows[row]
+        return [drawing(record, brush, room) for drawing in self._drawings]
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         rows = range(len(self))

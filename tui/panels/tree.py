@@ -1,13 +1,15 @@
 """Tables in which rows are below others, which open and close."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from rich.cells import cell_len
 
 from decodescope.analyzer.tables.columns import Table
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.panels.table_rows import Record, TableRows
+from decodescope.tui.panels.table_rows import Cell, Record, TableRows
 
 _SIGNS = {None: "  ", True: "▾ ", False: "▸ "}
 
@@ -41,7 +43,16 @@ class TreeRows(TableRows[Record]):
         return self._branches[row].key
 
     def lead(self, row: int, brush: Brush) -> str:
+        """The text before the name of a row."""
         return self._branches[row].lead
+
+    def cells(self, row: int, brush: Brush, room: int) -> list[Cell]:
+        cells, lead, named = super().cells(row, brush, room), self.lead(row, brush), self._named
+        if cell_len(lead) > room // 2:
+            lead = lead[-room // 2 :].rjust(1)
+        name = self._drawings[named](self.table.rows[row], brush, max(room - cell_len(lead), 1))
+        cells[named] = replace(name, text=lead + name.text)
+        return cells
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         below: dict[Hashable, list[int]] = {}
