@@ -13,7 +13,7 @@ from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.panels.messages import Choose, ChooseStep, Narrow, PageRequest, Sift, Turn
+from decodescope.tui.panels.messages import Choose, ChooseStep, Narrow, PageRequest, Sift
 from decodescope.tui.panels.panel import Panel
 
 NO_STEPS = "There are no steps to choose from."
@@ -62,9 +62,6 @@ class PageController:
 
     def answer(self, request: PageRequest) -> None:
         match request:
-            case Turn(page):
-                self.action_page(page)
-                return
             case ChooseStep(step):
                 self.choose_step(step)
                 return
@@ -74,6 +71,8 @@ class PageController:
                 self._focus.narrow(path)
             case Sift(gaps):
                 self._focus.sift(gaps)
+        if request.page:
+            self.action_page(request.page)
         self._painter.paint()
 
     def action_steps(self) -> None:

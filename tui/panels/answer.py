@@ -16,7 +16,7 @@ from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, OpPick
 from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
-from decodescope.tui.panels.messages import Choose, Resized, Turn
+from decodescope.tui.panels.messages import Choose, Resized
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
@@ -123,8 +123,8 @@ class AnswerPanel(Panel[AnswerData]):
             self.notify(f"{part.part}: nothing of the timeline is of this part alone")
             return
         kind, row = longest
-        self.post_message(Choose(OpPick(row) if kind == "op" else GapPick(row)))
-        self.post_message(Turn("timeline"))
+        pick = OpPick(row) if kind == "op" else GapPick(row)
+        self.post_message(Choose(pick, page="timeline"))
 
     def action_fold(self) -> None:
         """Show the reasons, then those that had no room; after the last ones, hide them."""

@@ -32,7 +32,7 @@ from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Pick
 from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.gap_classes import no_gaps
-from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import (
     Cell,
@@ -264,11 +264,10 @@ class GapListPanel(TreePanel):
         return pick if isinstance(pick, GapGroupPick) else None
 
     def opened(self, key: Hashable) -> None:
-        self.post_message(Choose(self.pick_of(key)))
-        if isinstance(key, GapGroupPick):
+        is_group = isinstance(key, GapGroupPick)
+        self.post_message(Choose(self.pick_of(key), page="" if is_group else "timeline"))
+        if is_group:
             self.action_fold()
-        else:
-            self.post_message(Turn("timeline"))
 
     def action_group(self) -> None:
         self._by_group = not self._by_group

@@ -30,7 +30,7 @@ from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick
 from decodescope.tui.model.view import View, Window
-from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
@@ -165,8 +165,7 @@ class KernelTablePanel(TreePanel):
     def opened(self, key: Hashable) -> None:
         window = self._seen.window
         if isinstance(key, int):
-            self.post_message(Choose(OpPick(key)))
-            self.post_message(Turn("timeline"))
+            self.post_message(Choose(OpPick(key), page="timeline"))
         elif isinstance(key, KernelGroupPick):
             self.post_message(Choose(key))
             self.action_fold()

@@ -1,6 +1,5 @@
 """The table of log lines, and the whole line at the cursor below it."""
 
-from collections.abc import Hashable
 from operator import attrgetter
 
 from decodescope.analyzer.tables import kinds
@@ -52,9 +51,6 @@ class LogTablePanel(TablePanel):
         sheet.rows.append(Row().add("\u2500" * width, inks.border))
         sheet.rows += [Row().add(piece, inks.text) for piece in whole[:room]]
         return sheet
-
-    def moved(self, key: Hashable) -> None:
-        """A line is shown below the table; it selects nothing in the window."""
 
     def action_level(self) -> None:
         self._least = (self._least + 1) % len(_LEVELS)

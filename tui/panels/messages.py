@@ -1,6 +1,6 @@
 """The requests of panels to the app."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +10,12 @@ from textual.widget import Widget
 from decodescope.tui.model.picks import GapFilter, Pick
 
 
+@dataclass
 class PageRequest(Message):
-    """A request that changes no run and no file: what is selected, and which page is shown."""
+    """A request that changes no run and no file: what is selected, and the `page` that is shown
+    then, "" for the same."""
+
+    page: str = field(default="", kw_only=True)
 
 
 @dataclass
@@ -40,13 +44,6 @@ class ChooseStep(PageRequest):
     """Show the figures of the step with this index on every page, None those of the median step."""
 
     step: int | None
-
-
-@dataclass
-class Turn(PageRequest):
-    """Show the page with this name."""
-
-    page: str
 
 
 @dataclass

@@ -10,7 +10,7 @@ from decodescope.analyzer.tables.ranges_table import RangeLine, range_lines, tab
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import View, Window
-from decodescope.tui.panels.messages import Narrow, Turn
+from decodescope.tui.panels.messages import Narrow
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import Cell, Rows
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
@@ -106,8 +106,7 @@ class RangeTreePanel(TreePanel):
 
     def action_gaps(self) -> None:
         if (branch := self._branch()) is not None:
-            self.post_message(Narrow(str(branch.key)))
-            self.post_message(Turn("gaps"))
+            self.post_message(Narrow(str(branch.key), page="gaps"))
 
 
 def _style(kind: RangeKind, inks: Inks) -> Style:

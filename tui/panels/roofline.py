@@ -17,7 +17,7 @@ from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import View
-from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.panels.messages import Choose, PageRequest
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.style.palette import Inks
@@ -125,7 +125,7 @@ class RooflinePanel(Panel[RooflineData]):
 
     def action_open_kernel(self) -> None:
         if isinstance(data := self._data, RooflineData) and data.selected is not None:
-            self.post_message(Turn("kernels"))
+            self.post_message(PageRequest(page="kernels"))
 
     def _plot(self, data: RooflineData, width: int, height: int) -> list[Row]:
         inks = self._brush.inks

@@ -58,7 +58,7 @@ class TablePanel(PromptPanel[Rows]):
         raise NotImplementedError
 
     def pick_of(self, key: Hashable) -> Pick | None:
-        """The pick that the cursor on a row selects; None selects nothing."""
+        """The pick that the cursor on a row selects, None if rows have none."""
         return None
 
     def key_of(self, pick: Pick | None) -> Hashable:
@@ -66,8 +66,9 @@ class TablePanel(PromptPanel[Rows]):
         return None
 
     def moved(self, key: Hashable) -> None:
-        """The cursor is on another row."""
-        self.post_message(Choose(self.pick_of(key)))
+        """The cursor is on another row: select its pick, if it has one."""
+        if (pick := self.pick_of(key)) is not None:
+            self.post_message(Choose(pick))
 
     def opened(self, key: Hashable) -> None:
         """Enter was pressed on the row with this key, or it was clicked twice."""

@@ -53,9 +53,6 @@ class StepTablePanel(TablePanel):
         report = view.window.whole.report
         return StepRows(steps_table(report, limits_ns=self.limits_ns, with_median=True))
 
-    def moved(self, key: Hashable) -> None:
-        """Only enter chooses."""
-
     def opened(self, key: Hashable) -> None:
         self.post_message(ChooseStep(None if key == MEDIAN else int(str(key))))
 

@@ -32,7 +32,7 @@ from decodescope.analyzer.vocabulary.words import whole_change
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import View, Window
-from decodescope.tui.panels.messages import AskComparison, Choose, Turn
+from decodescope.tui.panels.messages import AskComparison, Choose
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
@@ -77,9 +77,6 @@ class ComparisonTable(TablePanel, ComparisonKeys):
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
-
-    def moved(self, key: Hashable) -> None:
-        """Select nothing."""
 
 
 class ComparisonSidesPanel(ComparisonTable):
@@ -228,8 +225,8 @@ class SkewPanel(_WaitingTable):
         step = next(step for step in window.communication.skew.worst if step.index == key)
         if step.at_ns is not None and step.length_ns is not None:
             start_ns = int(window.analysis.trace.ops.start_ns[0]) + step.at_ns
-            self.post_message(Choose(SpanPick(start_ns, start_ns + step.length_ns)))
-            self.post_message(Turn("timeline"))
+            span = SpanPick(start_ns, start_ns + step.length_ns)
+            self.post_message(Choose(span, page="timeline"))
 
 
 def _skew_note(skew: SkewReport, member: str) -> str:

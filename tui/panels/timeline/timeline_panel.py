@@ -9,7 +9,7 @@ from textual import events
 
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
-from decodescope.tui.panels.messages import Choose, Narrow, Turn
+from decodescope.tui.panels.messages import Choose, Narrow, PageRequest
 from decodescope.tui.panels.prompt import Prompt
 from decodescope.tui.panels.timeline.tracks_panel import TracksPanel
 
@@ -111,10 +111,10 @@ class TimelinePanel(TracksPanel):
         pick = self._selection.pick
         if isinstance(pick, OpPick) and self._look is not None:
             trace = self._look.tracks.analysis.trace
-            self.post_message(Choose(KernelPick(trace.names[int(trace.ops.name[pick.row])])))
-            self.post_message(Turn("kernels"))
+            kernel = KernelPick(trace.names[int(trace.ops.name[pick.row])])
+            self.post_message(Choose(kernel, page="kernels"))
         elif isinstance(pick, GapPick):
-            self.post_message(Turn("gaps"))
+            self.post_message(PageRequest(page="gaps"))
         elif isinstance(pick, RangePick):
             self.post_message(Narrow(pick.path))
 
