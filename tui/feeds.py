@@ -11,11 +11,13 @@ import msgspec
 from textual.app import App
 
 from decodescope.analyzer.errors import DecodescopeError, known_error
+from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.protocol.attach_messages import WindowTaken
 from decodescope.analyzer.protocol.messages import Hello, Settings, TraceReady
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.writer import packed_trace
 from decodescope.analyzer.reports.user_facts import Given
-from decodescope.tui.background import analyse_files, read_preview, recording_of, save_trace
+from decodescope.tui.background import analyse_files, read_preview, recording_of
 from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.attached_feed import AttachedFeed
@@ -121,7 +123,12 @@ class Feeds:
     def save_trace(self, source: Path, variant: str) -> None:
         # The name of a server's window has its address.
         stem = f"decodescope-{variant.translate(_IN_FILE_NAMES)}-{self.timestamp()}"
-        self.write("trace", partial(save_trace, source, self.folder, stem))
+
+        def write() -> Path:
+            trace_gz = packed_trace(source)
+            return write_new_file(self.folder, stem, ".json.gz", lambda file: file.write(trace_gz))
+
+        self.write("trace", write)
 
     def timestamp(self) -> str:
         return self.clock.local().strftime("%Y%m%d-%H%M%S")
