@@ -165,7 +165,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         return self.draw(self._data, width, height)
 
     def _unframed(self, width: int, height: int) -> list[Row]:
-        start = self.mark_cells(width)
+        start = min(cell_len(self._mark(width * 3 // 5)), width)
         rows = self._sheet(width - start, height).rows
         if start:
             mark = self._brush.inks.chip(self._brush.inks.warn) + _BRIGHT
@@ -184,10 +184,6 @@ class Panel(Widget, Generic[Data], can_focus=False):
         part = "figures" if self.PART == "figures" else "window"
         long = f"{short.rstrip()}: shown until this run's first {part} "
         return long if cell_len(long) <= room else short
-
-    def mark_cells(self, width: int) -> int:
-        """The cells that the mark takes in a panel without a frame."""
-        return min(cell_len(self._mark(width * 3 // 5)), width)
 
     def _ruled(self, width: int, height: int) -> list[Row]:
         inner = max(width - 2, 0)
