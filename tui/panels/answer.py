@@ -50,6 +50,8 @@ class AnswerPanel(Panel[AnswerData]):
     PART = "window"
     COMMANDS = commands_of("answer")
 
+    _window: Window | None = None
+    _picked: AnswerData | Empty = Empty("", "")
     _unfolded = False
     _first = _next = 0
     # The part at the cursor, and the first part that is drawn.
@@ -58,8 +60,9 @@ class AnswerPanel(Panel[AnswerData]):
     def pick(self, view: View) -> AnswerData | Empty:
         if view.window is None:
             return Empty(_TITLE, view.waiting)
-        window = view.window
-        return self.once(window, lambda: _answer_data(window))
+        if view.window is not self._window:
+            self._window, self._picked = view.window, _answer_data(view.window)
+        return self._picked
 
     def as_text(self, data: AnswerData) -> list[TextLine]:
         table = text_lines(data.rows, self._brush)
@@ -113,10 +116,9 @@ class AnswerPanel(Panel[AnswerData]):
     def action_open_part(self) -> None:
         """Show the op or the gap that takes most of the part at the cursor, in the timeline. Those
         of a recording that stands in for a run are not of the run."""
-        window = self._seen.window
-        if window is None or isinstance(self._data, Empty) or self._recorded_on:
+        if self._window is None or isinstance(self._data, Empty) or self._recorded_on:
             return
-        analysis, part = window.analysis, window.report.answer.parts[self._cursor]
+        analysis, part = self._window.analysis, self._window.report.answer.parts[self._cursor]
         step = window_of(analysis, analysis.median_step, analysis.interruptions)
         longest = longest_of_part(analysis, analysis.structure, step, part.part)
         if longest is None:

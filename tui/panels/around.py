@@ -1,14 +1,16 @@
 """The lines around every page: a banner, the row of pages, the place of a replay, and the keys."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.text.formatting import position, shorten
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.replaying import speed_words
@@ -83,22 +85,26 @@ def fitting_keys(commands: tuple[Command, ...], width: int) -> tuple[Command, ..
 
 
 class KeysPanel(Panel[tuple[Command, ...]]):
-    """The keys and what they do; each can be clicked. `keys_of` are those that work now."""
+    """The keys that work now, and what they do; each can be clicked. Those of the focused panel
+    hide those of the app. `keymap` has the keys of the user."""
 
     NAME = "keys"
     FRAMES = ()
 
-    def __init__(
-        self,
-        brush: Brush,
-        view: View,
-        keys_of: Callable[[View], tuple[Command, ...]],
-    ) -> None:
-        self._keys_of = keys_of
-        super().__init__(brush, view)
+    keymap: Mapping[str, str] = MappingProxyType({})
 
     def pick(self, view: View) -> tuple[Command, ...]:
-        return tuple(command for command in self._keys_of(view) if command.label)
+        panel, local = self.screen.focused if self.is_attached else None, tuple[Command, ...]()
+        everywhere = rekeyed(offered(view), "app", self.keymap)
+        if isinstance(panel, Panel):
+            local = rekeyed(panel.keys_now, panel.scope, self.keymap)
+            everywhere = () if panel.check_consume_key("", None) else reachable(local, everywhere)
+        named = (
+            replace(command, action=f"{scope}.{command.action}")
+            for scope, commands in (("focused", local), ("app", everywhere))
+            for command in commands
+        )
+        return tuple(command for command in named if command.label)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks

@@ -9,7 +9,8 @@ from rich.style import Style
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.view import View
+from decodescope.tui.model.picks import Selection
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 
@@ -33,18 +34,20 @@ class DetailsPanel(Panel[DetailsData]):
     COMMANDS = commands_of("details")
 
     _first = 0
+    _described: tuple[Selection, Window | None, str] | None = None
+    _details: DetailsData | Empty = Empty("Details", "")
 
     def pick(self, view: View) -> DetailsData | Empty:
-        return self.once((view.selection, view.window, view.page), lambda: self._details(view))
+        described = (view.selection, view.window, view.page)
+        if described != self._described:
+            self._described, self._first = described, 0
+            self._details = Empty("Details", view.waiting)
+            if view.window is not None and view.selection.selects:
+                from decodescope.tui.model.describe import describe
 
-    def _details(self, view: View) -> DetailsData | Empty:
-        self._first = 0
-        if view.window is None or not view.selection.selects:
-            return Empty("Details", view.waiting)
-        from decodescope.tui.model.describe import describe
-
-        title, lines = describe(view.selection, view.window)
-        return DetailsData(tuple(line for line in lines if line.text), title)
+                title, lines = describe(view.selection, view.window)
+                self._details = DetailsData(tuple(line for line in lines if line.text), title)
+        return self._details
 
     def draw(self, data: DetailsData, width: int, height: int) -> Sheet:
         most = min(_MOST_LABEL_CELLS, width // 3)

@@ -48,14 +48,18 @@ class GapClassesPanel(Panel[Classes]):
     NAME = "gap_classes"
     COMMANDS = commands_of("gap_classes")
 
+    _of: tuple[Window, str | None] | None = None
+    _idle_classes: Classes | None = None
+
     def pick(self, view: View) -> Classes | Empty:
         window, within = view.window, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
-        classes = self.once((window, within), lambda: _classes(window, within))
-        if classes is None:
+        if (of := (window, within)) != self._of:
+            self._of, self._idle_classes = of, _classes(window, within)
+        if self._idle_classes is None:
             return Empty(TITLE, no_gaps(window))
-        return replace(classes, chosen=view.selection.gaps)
+        return replace(self._idle_classes, chosen=view.selection.gaps)
 
     def wanted_rows(self, width: int) -> int | None:
         return 3 if isinstance(self._data, Empty) else len(self._data.lines) + 2

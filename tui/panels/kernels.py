@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from decodescope.analyzer.names.fitted_names import cut_start, path_around, short_kernel
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.kernel_launches import (
+    KernelGroup,
     KernelLaunches,
     groupings,
     kernel_groups,
@@ -116,6 +117,7 @@ class KernelTablePanel(TreePanel):
 
     _open: str | tuple[int, str] | None = None
     _by = _BY_NAME
+    _groups: tuple[Window | None, str | None, str, Sequence[KernelGroup]] = (None, None, "", ())
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
 
@@ -199,10 +201,11 @@ class KernelTablePanel(TreePanel):
         self.show(self._seen)
 
     def _tree(self, window: Window, on_cpu: bool) -> TreeRows[KernelReport]:
-        key = (window, self._within, self._by)
-        groups = self.once(key, lambda: kernel_groups(window.analysis, self._by, self._within))
+        if self._groups[:3] != (window, self._within, self._by):
+            groups = kernel_groups(window.analysis, self._by, self._within)
+            self._groups = (window, self._within, self._by, groups)
         kernels, branches, largest = [], [], {}
-        for group in groups:
+        for group in self._groups[3]:
             pick = KernelGroupPick(self._by, group.report.name)
             is_open = self.is_open(pick)
             kernels.append(group.report)

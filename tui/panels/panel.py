@@ -1,6 +1,6 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
@@ -17,7 +17,6 @@ from decodescope.tui.panels.messages import KeysChanged
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
 Data = TypeVar("Data")
-Made = TypeVar("Made")
 _GREYED, _BRIGHT = Style(dim=True), Style(dim=False)
 
 
@@ -35,7 +34,6 @@ class Panel(Widget, Generic[Data], can_focus=False):
     PART: ClassVar[Part | None] = None
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
     scope: ClassVar[str] = ""
-    _made: tuple[object, Any] = (None, None)
     ALLOW_SELECT = False
     # Of other widgets a new size asks for a second layout, and a paint after it: nothing scrolls.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
@@ -75,13 +73,6 @@ class Panel(Widget, Generic[Data], can_focus=False):
     def wanted_rows(self, width: int) -> int | None:
         """The rows that it could fill at this width; None leaves the layout to the page."""
         return None
-
-    def once(self, key: object, make: Callable[[], Made]) -> Made:
-        """What `make` makes, once for each `key`; only the last one is kept."""
-        if key != self._made[0]:
-            self._made = (key, make())
-        made: Made = self._made[1]
-        return made
 
     def show(self, view: View) -> None:
         """Show `view`; does nothing if the picked data did not change."""

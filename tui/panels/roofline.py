@@ -16,7 +16,7 @@ from decodescope.analyzer.text.formatting import flops_rate, percent, significan
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
-from decodescope.tui.model.view import View
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Choose, PageRequest
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
@@ -81,11 +81,16 @@ class RooflinePanel(Panel[RooflineData]):
     NAME = "roofline"
     COMMANDS = commands_of("roofline")
 
+    _of: Window | None = None
+    _model: RooflineModel | None = None
+
     def pick(self, view: View) -> RooflineData | Empty:
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
-        model = self.once(window, lambda: roofline_model(window.report))
+        if window is not self._of or self._model is None:
+            self._of, self._model = window, roofline_model(window.report)
+        model = self._model
         chosen = view.selection.pick
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")

@@ -23,6 +23,7 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
 
     NAME = "timeline_top"
     PART = "window"
+    _drawn: tuple[object, list[Row]] | None = None
 
     def pick(self, view: View) -> tuple[Window, str] | Empty:
         window = view.window
@@ -43,10 +44,9 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
         window, note = data
         key = (window, width, height, self._brush)
-        rows, title = self.once(
-            key, lambda: (self._rows(window.tracks, width, height), _title(window))
-        )
-        return Sheet(list(rows), title, note)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = (key, self._rows(window.tracks, width, height))
+        return Sheet(list(self._drawn[1]), _title(window), note)
 
     def _rows(self, step_tracks: "Tracks", width: int, height: int) -> list[Row]:
         from decodescope.tui.model.look import look_at

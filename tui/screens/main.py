@@ -1,7 +1,6 @@
 """The main screen: title, tabs, strip and keys around the panels of one page."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 from textual import events, on
@@ -12,7 +11,6 @@ from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.model.view import View, stand_in
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.around import (
@@ -55,7 +53,7 @@ class MainScreen(Screen[None]):
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
         tabs = [(page.name, page.key, page.label) for page in pages]
         self._tabs = TabsPanel(brush, view, tabs)
-        self._keys = KeysPanel(brush, view, self._keys_of)
+        self._keys = KeysPanel(brush, view)
         self._load(view.page)
 
     def compose(self) -> ComposeResult:
@@ -88,7 +86,7 @@ class MainScreen(Screen[None]):
         return super().refresh(*regions, repaint=repaint and not layout, layout=layout, **options)
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
-        self.keymap = keymap
+        self.keymap = self._keys.keymap = keymap
         self._show_keys()
 
     def use(self, brush: Brush) -> None:
@@ -197,14 +195,3 @@ class MainScreen(Screen[None]):
         first = next(iter(takers.values()), None)
         self.set_focus(takers.get(self._focused_on.get(page.name, ""), first))
         self._show_keys()
-
-    def _keys_of(self, view: View) -> tuple[Command, ...]:
-        """The commands that work now, each with the namespace of its action: those of the focused
-        panel, which hide those of the app."""
-        panel, local = self.focused, list[Command]()
-        everywhere = rekeyed(offered(view), "app", self.keymap)
-        if isinstance(panel, Panel):
-            local += rekeyed(panel.keys_now, panel.scope, self.keymap)
-            everywhere = () if panel.check_consume_key("", None) else reachable(local, everywhere)
-        scopes = (("focused", local), ("app", everywhere))
-        return tuple(replace(c, action=f"{scope}.{c.action}") for scope, cs in scopes for c in cs)

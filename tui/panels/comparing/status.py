@@ -1,6 +1,7 @@
 """The state of the comparison, how long it takes, and what its result is of; of merged ranks,
 which one the others wait for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,10 +35,13 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
     NAME = "ab_status"
     FRAMES = ()
 
+    _about: tuple[object, Sequence[Line]] = (None, ())
+
     def pick(self, view: View) -> tuple[Line, ...]:
         state = view.comparison
-        about = self.once((state.result,), lambda: _about(state))
-        return (*_progress(state, view.now), *_waiting(view.window), *about)
+        if state.result is not self._about[0]:
+            self._about = (state.result, _about(state))
+        return (*_progress(state, view.now), *_waiting(view.window), *self._about[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
