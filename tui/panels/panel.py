@@ -13,7 +13,6 @@ from textual.widget import Widget
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command, bindings
 from decodescope.tui.model.view import Part, View
-from decodescope.tui.panels.messages import KeysChanged
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
 Data = TypeVar("Data")
@@ -76,17 +75,15 @@ class Panel(Widget, Generic[Data], can_focus=False):
 
     def show(self, view: View) -> None:
         """Show `view`; does nothing if the picked data did not change."""
-        before, self._seen = self.keys_now, view
+        self._seen = view
         data = self.pick(view)
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
-        if self.has_focus and self.keys_now != before:
-            self.post_message(KeysChanged())
 
     @property
     def keys_now(self) -> tuple[Command, ...]:
-        """The commands that the footer names; it names no others while a key is consumed."""
+        """Its commands that do something now, for the footer."""
         idle = self.idle_actions()
         return tuple(command for command in self.COMMANDS if command.action not in idle)
 

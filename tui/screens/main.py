@@ -95,6 +95,7 @@ class MainScreen(Screen[None]):
         self._arrange()
 
     def show(self, view: View) -> None:
+        """Show `view`, the keys last: they are those that the other panels take then."""
         self._shown = view
         self._show(self._visible())
         self._arrange()
