@@ -66,8 +66,9 @@ class AskFile(Message):
 
 
 @dataclass
-class Resized(Message):
-    """The `panel` wants another number of rows (`Panel.wanted_rows`), and is not drawn yet."""
+class Changed(Message):
+    """The `panel` takes other keys, or wants another number of rows (`Panel.wanted_rows`) and is not
+    drawn yet."""
 
     panel: Widget
 
@@ -81,7 +82,3 @@ class AskComparison(Message):
     do: Literal["start", "cancel", "toggle", "rounds", "side", "file", "end_worker"]
     name: str = ""
     by: int = 0
-
-
-class KeysChanged(Message):
-    """The panel takes other keys than before."""

@@ -22,7 +22,7 @@ from decodescope.tui.panels.around import (
 )
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.header import StripPanel, TitlePanel
-from decodescope.tui.panels.messages import KeysChanged, Resized
+from decodescope.tui.panels.messages import Changed
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 
@@ -65,15 +65,15 @@ class MainScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._arrange()
 
-    def on_resized(self, message: Resized) -> None:
+    def on_changed(self, message: Changed) -> None:
         """Place the panels first: the panel that wants other rows is painted once."""
         message.stop()
         self._arrange()
+        self._show_keys()
         message.panel.refresh()
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
-    @on(KeysChanged)
     def _show_keys(self) -> None:
         if isinstance(self.focused, Panel):
             self._focused_on[self._page] = self.focused.NAME
