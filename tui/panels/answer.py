@@ -16,7 +16,7 @@ from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, OpPick
 from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
-from decodescope.tui.panels.messages import Changed, Choose
+from decodescope.tui.panels.messages import Choose, PanelChanged
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
@@ -133,7 +133,7 @@ class AnswerPanel(Panel[AnswerData]):
         self._first = self._next if self._unfolded else 0
         self._unfolded = self._first > 0 or not self._unfolded
         self._drawn_for = None
-        self.post_message(Changed(self))
+        self.post_message(PanelChanged(self))
 
     def _headline(self, data: AnswerData, width: int) -> list[Row]:
         inks, rows = self._brush.inks, [Row()]

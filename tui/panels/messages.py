@@ -66,9 +66,9 @@ class AskFile(Message):
 
 
 @dataclass
-class Changed(Message):
-    """The `panel` takes other keys, or wants another number of rows (`Panel.wanted_rows`) and is not
-    drawn yet."""
+class PanelChanged(Message):
+    """The `panel` takes other keys, or wants another number of rows (`Panel.wanted_rows`) and is
+    not drawn yet."""
 
     panel: Widget
 

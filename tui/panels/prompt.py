@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from decodescope.tui.commands import Command, commands_of
 from decodescope.tui.model.shelf import FOLDER, FileEntry, Shelf, folder_of, names_in
-from decodescope.tui.panels.messages import Changed
+from decodescope.tui.panels.messages import PanelChanged
 from decodescope.tui.panels.panel import Data, Panel
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.style.palette import Inks
@@ -67,7 +67,7 @@ class PromptPanel(Panel[Data]):
     def _ask(self, prompt: Prompt | None) -> None:
         """Edit `prompt`, or no longer."""
         self._prompt = prompt
-        self.post_message(Changed(self))
+        self.post_message(PanelChanged(self))
         self._redraw()
 
     def edited(self, prompt: Prompt, key: str) -> None:

@@ -22,7 +22,7 @@ from decodescope.tui.panels.around import (
 )
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.header import StripPanel, TitlePanel
-from decodescope.tui.panels.messages import Changed
+from decodescope.tui.panels.messages import PanelChanged
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 
@@ -65,7 +65,7 @@ class MainScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._arrange()
 
-    def on_changed(self, message: Changed) -> None:
+    def on_panel_changed(self, message: PanelChanged) -> None:
         """Place the panels first: the panel that wants other rows is painted once."""
         message.stop()
         self._arrange()
