@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -27,7 +27,7 @@ from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.shelf import Shelf
 from decodescope.tui.model.sources import Source
 from decodescope.tui.model.user_files import Memory, Places, read_keymap
-from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, Moment, View
+from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -76,10 +76,10 @@ class DecodescopeApp(TerminalApp):
         self._focus = Focus(page or PAGES[0].name, shelf=Shelf(folder=folder))
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
-        self._comparisons = Comparisons(
-            self, clock, lambda: self._painter.changed(self._feeds.shown), comparison
-        )
-        self._painter = Painter(feed, self._focus, self._comparisons)
+        self._choose_theme()
+        self._main = MainScreen(self._brush(), self._focus.applied(feed.view()), PAGES)
+        self._painter = Painter(self._main, feed, self._focus)
+        self._comparisons = Comparisons(self, clock, self._focus, self._painter, comparison)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, [source]
         )
@@ -90,7 +90,6 @@ class DecodescopeApp(TerminalApp):
         self._pages = PageController(self._feeds, self._runs)
         self._files = FileController(self._feeds, self._pages, self._runs)
         self._take_actions()
-        self._choose_theme()
 
     # What whoever runs the app asks
 
@@ -113,13 +112,10 @@ class DecodescopeApp(TerminalApp):
     # Begin and end
 
     def get_default_screen(self) -> Screen[None]:
-        feed = self._feeds.shown
-        view = self._focus.applied(feed.view())
-        self._main = MainScreen(self._brush(), view, Moment(feed.now()), PAGES)
         return self._main
 
     def on_mount(self) -> None:
-        self._painter.begin(self._main)
+        self._painter.begin()
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
         self._feeds.begin()
@@ -127,8 +123,10 @@ class DecodescopeApp(TerminalApp):
         if self._mount_ahead:
             self._painter.mount_ahead()
 
-    def acted(self) -> None:
-        self._painter.acted()
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.MouseDown):
+            self._painter.acted()
+        await super().on_event(event)
 
     def ending(self) -> None:
         self._feeds.shown.ending()
@@ -150,7 +148,7 @@ class DecodescopeApp(TerminalApp):
         inks = Inks()
         if self._traits.color:
             few_colors = self._traits.few_colors
-            inks = themed_inks(self.theme_variables, self.current_theme.dark, few_colors)
+            inks = themed_inks(self.get_css_variables(), self.current_theme.dark, few_colors)
         return Brush(inks, UNICODE if self._traits.unicode else ASCII)
 
     def _recolour(self, theme: Theme) -> None:
@@ -203,7 +201,7 @@ class DecodescopeApp(TerminalApp):
         await self._runs.seek_to(message.t_ns)
 
     async def on_ask_comparison(self, message: AskComparison) -> None:
-        view = self._painter.shown()[0]
+        view = self._painter.shown()
         await self._comparisons.obey(message, view, self._feeds.shown)
 
 

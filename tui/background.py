@@ -1,16 +1,12 @@
-"""The work of the app in threads: it analyses and copies traces, and reads previews."""
+"""The work of the app in threads: it analyses traces, and reads previews."""
 
 import asyncio
-import gzip
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.machine.meters import has_gpu
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
@@ -18,40 +14,7 @@ from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import ReplaySource
-from decodescope.tui.model.view import AppClock, Moment, Preview, Window
-
-
-def save_trace(source: Path, folder: Path, stem: str) -> Path:
-    """Gzip the Kineto JSON at `source` (or copy it if already gzipped) into a new file in `folder`.
-
-    Raises:
-        OSError: the source is missing, or the folder cannot be written to.
-    """
-    with source.open("rb") as trace:
-        gzipped = trace.read(2) == b"\x1f\x8b"
-        trace.seek(0)
-
-        def write(file: BinaryIO) -> None:
-            if gzipped:
-                shutil.copyfileobj(trace, file)
-                return
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                shutil.copyfileobj(trace, packed)
-
-        return write_new_file(folder, stem, ".json.gz", write)
-
-
-def every_twentieth(report: Callable[[float], object]) -> Callable[[float], None]:
-    """A function that passes a growing share on to `report`, once for each twentieth."""
-    reported_parts = 0
-
-    def progress(share: float) -> None:
-        nonlocal reported_parts
-        if int(share * 20) > reported_parts:
-            reported_parts = int(share * 20)
-            report(share)
-
-    return progress
+from decodescope.tui.model.view import AppClock, Preview, Window
 
 
 def analyse_files(
@@ -125,7 +88,7 @@ async def read_preview(path: Path, clock: AppClock) -> Preview | None:
         if view.hello is None:
             return None
         device = view.hello.device_name.removeprefix("NVIDIA ")
-        return Preview(replace(view, playback=None, recorded_on=device), Moment(feed.now()))
+        return Preview(replace(view, playback=None, recorded_on=device))
     except (DecodescopeError, OSError):
         return None
     finally:

@@ -34,7 +34,8 @@ class Command:
     """An action of the app and its `key`, or several joined with commas. Help and footer display
     the first, or `shown`.
 
-    An empty `label` keeps it out of the footer; a low `priority` stays there longest.
+    An empty `label` keeps it out of the footer; a low `priority` stays there longest. It is offered
+    where all of `when` holds (`offered`).
     """
 
     action: str
@@ -44,6 +45,7 @@ class Command:
     label: str = ""
     priority: int = 0
     shown: str = ""
+    when: tuple[str, ...] = ()
 
     @property
     def shown_key(self) -> str:
@@ -98,28 +100,19 @@ def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[
 def offered(view: View) -> tuple[Command, ...]:
     """The commands that do something to what is shown. While a run is followed, nothing here
     commands its worker, and nothing comes sooner than it happens."""
-    without = set()
-    if not view.has_steps:
-        without |= {"steps", "next_step(-1)", "next_step(1)"}
-    if view.kind == "trace":
-        without |= {"pause", "restart"}
-        if view.attached is None:
-            without |= {"capture", "freeze"}
-    if view.attached is None or len(view.choices) < 2:
-        without.add("compare_windows")
-    if view.kind != "live":
-        without |= {"settings", "step"}
-    else:
-        without.add("model")
-    if len(view.possible) < 2:
-        without.add("variants")
-    if view.following:
-        without |= {"variants", "capture", "restart", "speed(-1)", "speed(1)", "follow"}
-    if view.playback is None or not view.playback.growing:
-        without.add("follow")
+    holds = {
+        "steps": view.has_steps,
+        "choices": len(view.possible) > 1,
+        "live": view.kind == "live",
+        "file": view.kind != "live",
+        "run": view.kind != "trace",
+        "windows": view.kind != "trace" or view.attached is not None,
+        "two windows": view.attached is not None and len(view.choices) > 1,
+        "growing": view.playback is not None and view.playback.growing,
+        "commanded": not view.following,
+    }
     commands = (*REPLAY_COMMANDS, *COMMANDS) if view.kind == "replay" else COMMANDS
-    kept = (command for command in commands if command.action not in without)
-    return tuple(_as_shown(command, view) for command in kept)
+    return tuple(_as_shown(each, view) for each in commands if all(map(holds.get, each.when)))
 
 
 def _as_shown(command: Command, view: View) -> Command:

@@ -26,8 +26,10 @@ from decodescope.tui.model.candidates import (
 )
 from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
 from decodescope.tui.model.feed import Feed
+from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import AttachSource, LiveSource
 from decodescope.tui.model.view import AppClock, View
+from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
@@ -38,21 +40,19 @@ Compared = tuple[Comparison | Diff, str, "AlignedSteps | None"]
 
 
 class Comparisons:
-    """One comparison at a time. `state` is what panels show of it; `changed` is called after each
-    change. While variants are measured, the live worker is paused."""
+    """One comparison at a time: keeps `Focus.comparison`, which panels show. While variants are
+    measured, the live worker is paused."""
 
     def __init__(
         self,
         app: App[None],
         clock: AppClock,
-        changed: Callable[[], None],
+        focus: Focus,
+        painter: Painter,
         link: ComparisonLink | None = None,
     ) -> None:
-        self.state = ComparisonState()
-        self._app = app
-        self._clock = clock
+        self._app, self._clock, self._focus, self._painter = app, clock, focus, painter
         self._link = link
-        self._changed = changed
         self._reading = False
         self._held: Feed | None = None
 
@@ -187,7 +187,7 @@ class Comparisons:
             self._say("There is no worker to end." if not self.state.busy else "It is paused.")
             return
         feed.ended_by_user()
-        self._changed()
+        self._painter.soon()
         await feed.link.end()
 
     def _read(self, make: Callable[[], Compared]) -> None:
@@ -209,9 +209,13 @@ class Comparisons:
             done = replace(self.state, phase="done", result=result, origin=origin)
             self._set(replace(done, steps=steps, side=""))
 
+    @property
+    def state(self) -> ComparisonState:
+        return self._focus.comparison
+
     def _set(self, state: ComparisonState) -> None:
-        self.state = state
-        self._changed()
+        self._focus.comparison = state
+        self._painter.soon()
 
     def _say(self, text: str) -> None:
         self._app.notify(text, severity="warning")

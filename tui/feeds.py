@@ -2,7 +2,7 @@
 windows analysed, and what is shown is written to files."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,16 +11,13 @@ import msgspec
 from textual.app import App
 
 from decodescope.analyzer.errors import DecodescopeError, known_error
+from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.protocol.attach_messages import WindowTaken
 from decodescope.analyzer.protocol.messages import Hello, Settings, TraceReady
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.writer import packed_trace
 from decodescope.analyzer.reports.user_facts import Given
-from decodescope.tui.background import (
-    analyse_files,
-    every_twentieth,
-    read_preview,
-    recording_of,
-    save_trace,
-)
+from decodescope.tui.background import analyse_files, read_preview, recording_of
 from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.attached_feed import AttachedFeed
@@ -126,17 +123,22 @@ class Feeds:
     def save_trace(self, source: Path, variant: str) -> None:
         # The name of a server's window has its address.
         stem = f"decodescope-{variant.translate(_IN_FILE_NAMES)}-{self.timestamp()}"
-        self.write("trace", partial(save_trace, source, self.folder, stem))
+
+        def write() -> Path:
+            trace_gz = packed_trace(source)
+            return write_new_file(self.folder, stem, ".json.gz", lambda file: file.write(trace_gz))
+
+        self.write("trace", write)
 
     def timestamp(self) -> str:
         return self.clock.local().strftime("%Y%m%d-%H%M%S")
 
     def remember(self, **fields: object) -> None:
-        self.app.run_worker(self._remember(fields), name="memory")
+        self._remember(partial(self.memory.change, **fields))
 
-    def warn(self, text: str) -> None:
-        self.shown.note("warning", text)
-        self.painter.changed(self.shown)
+    def remember_opened(self, paths: Sequence[Path]) -> None:
+        opened = [path for path in paths if path not in bundled_recordings()]
+        self._remember(partial(self.memory.opened, opened))
 
     async def close(self) -> None:
         feeds = {self.shown, self.live or self.shown}
@@ -183,7 +185,7 @@ class Feeds:
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
         facts = feed.source.given
-        progress = every_twentieth(partial(self.app.call_later, self._read_so_far, feed))
+        progress = partial(self._read_so_far, feed)
         window, problem = None, ""
         try:
             window = await asyncio.to_thread(analyse_files, job.paths, job.at, progress, facts)
@@ -208,8 +210,9 @@ class Feeds:
         self.analyse()
 
     def _read_so_far(self, feed: Feed, share: float) -> None:
-        feed.read_so_far(share)
-        self.painter.paint()
+        """Called in the thread that reads."""
+        self.app.call_later(feed.read_so_far, share)
+        self.app.call_later(self.painter.changed, feed)
 
     async def _write(
         self, content: str, write: Callable[[], Path | None], path: Path | None
@@ -233,11 +236,17 @@ class Feeds:
             feed.note("info", f"{content} written to {path}")
         self.painter.changed(feed)
 
-    async def _remember(self, fields: dict[str, object]) -> None:
-        before = self.memory.problem
-        await asyncio.to_thread(partial(self.memory.change, **fields))
-        if self.memory.problem != before:
-            self.warn(self.memory.problem)
+    def _remember(self, change: Callable[[], None]) -> None:
+        """Change the memory in a thread, and say so if nothing is remembered any more."""
+
+        async def remember() -> None:
+            before = self.memory.problem
+            await asyncio.to_thread(change)
+            if self.memory.problem != before:
+                self.shown.note("warning", self.memory.problem)
+                self.painter.changed(self.shown)
+
+        self.app.run_worker(remember(), name="memory")
 
     def _read_log(self) -> None:
         if self.live is not None and self.live.read_printed():

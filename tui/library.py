@@ -5,7 +5,6 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,7 +14,7 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
-from decodescope.tui.background import analyse_files, every_twentieth
+from decodescope.tui.background import analyse_files
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.shelf import FileEntry, Shelf, beside, folder_of, listing, look
 from decodescope.tui.model.sources import (
@@ -34,15 +33,13 @@ from decodescope.tui.painter import Painter
 @dataclass(frozen=True, slots=True)
 class FilesRead:
     """`paths` can be shown as `source`, with the `window` of its choice at `index` if they are
-    traces; or they cannot, for the reason in `error`: one line. `not_remembered` says why they are
-    not among the recent files, "" if they are."""
+    traces; or they cannot, for the reason in `error`: one line."""
 
     paths: tuple[Path, ...]
     source: Source | None = None
     window: Window | None = None
     index: int = 0
     error: str = ""
-    not_remembered: str = ""
 
 
 Answer = Callable[[FilesRead], Awaitable[None]]
@@ -135,18 +132,6 @@ class Library:
         else:
             self._set(problem=f"{path}: no such file; tab completes a name")
 
-    def is_wanted(self, read: FilesRead) -> bool:
-        """Take note of what was read; False if other files were asked for meanwhile."""
-        if read.paths != self._wanted:
-            return False
-        self._wanted = ()
-        self._set(reading="", problem=read.error, marked=())
-        if read.error:
-            self.health(read.paths[0], f"unreadable: {read.error}")
-        else:
-            self._set(typed="")
-        return True
-
     def _set(self, **changes: object) -> None:
         self.focus.shelf = replace(self.shelf, **changes)  # type: ignore[arg-type]
 
@@ -178,20 +163,26 @@ class Library:
         ]
 
     async def _open(self, paths: tuple[Path, ...], answer: Answer) -> None:
-        self.app.call_later(answer, await asyncio.to_thread(self._read, paths))
+        read = await asyncio.to_thread(self._read, paths)
+        if paths != self._wanted:
+            # Other files were asked for meanwhile.
+            return
+        self._wanted = ()
+        self._set(reading="", problem=read.error, marked=())
+        if read.error:
+            self.health(paths[0], f"unreadable: {read.error}")
+        else:
+            self._set(typed="")
+        self.app.call_later(answer, read)
 
     def _read(self, paths: tuple[Path, ...]) -> FilesRead:
         try:
-            read = self._readable(paths)
+            return self._readable(paths)
         except (DecodescopeError, OSError) as error:
             return FilesRead(paths, error=str(error))
         except Exception as error:
             text = f"{paths[0]}: the analysis failed ({type(error).__name__}: {error})"
             return FilesRead(paths, error=text)
-        before = self.memory.problem
-        self.memory.opened([path for path in paths if path not in bundled_recordings()])
-        problem = self.memory.problem
-        return replace(read, not_remembered=problem) if problem != before else read
 
     def _readable(self, paths: tuple[Path, ...]) -> FilesRead:
         existing = tuple(path if path.exists() else growing_file(path) or path for path in paths)
@@ -205,17 +196,20 @@ class Library:
                 with contextlib.suppress(InputError):
                     window = analyse_files(existing, at, given=facts)
                     return FilesRead(paths, source, window, len(paths))
-            progress = every_twentieth(partial(self.app.call_later, self._read_so_far))
-            window = analyse_files(existing[:1], at, progress, facts)
+            window = analyse_files(existing[:1], at, self._read_so_far, facts)
             return FilesRead(paths, source, window)
         read_recording(source.path)
         return FilesRead(paths, source)
 
     def _read_so_far(self, share: float) -> None:
-        if self._wanted:
-            names = ", ".join(path.name for path in self._wanted)
-            self._set(reading=f"{names}, {100 * share:.0f} %")
-        self.painter.paint()
+        """Called in the thread that reads."""
+
+        def show(names: str) -> None:
+            if self._wanted:
+                self._set(reading=f"{names}, {100 * share:.0f} %")
+                self.painter.soon()
+
+        self.app.call_later(show, ", ".join(path.name for path in self._wanted))
 
 
 def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:

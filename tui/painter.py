@@ -1,7 +1,7 @@
 """Decides when to paint: at most every quarter of a second, and only after a change.
 
 After a key, its answer may come from a worker or a file: what changes then is painted soon. At
-rest, only the ages are updated, once a second; while the view is frozen, nothing is.
+rest, once a second, only ages change; while the view is frozen, nothing does.
 """
 
 import math
@@ -10,10 +10,9 @@ from time import monotonic
 
 from textual.timer import Timer
 
-from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
@@ -24,22 +23,18 @@ MOUNT_INTERVAL_S, MOUNT_AFTER_S = 0.03, 0.5
 
 
 class Painter:
-    """Passes the feed's view, with the state of `comparisons`, to the screen; `freeze` keeps it."""
+    """Passes the feed's view to the screen; `freeze` keeps it."""
 
-    def __init__(self, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
-        self._screen: MainScreen | None = None
+    def __init__(self, screen: MainScreen, feed: Feed, focus: Focus) -> None:
+        self.screen = screen
         self._feed = feed
         self._focus = focus
-        self._comparisons = comparisons
-        self._frozen: tuple[View, Moment] | None = None
+        self._frozen: View | None = None
         self._due: Timer | None = None
-        self._ages: Timer | None = None
-        self._mounts: Timer | None = None
         self._answers_until = self._busy_s = -math.inf
 
-    def begin(self, screen: MainScreen) -> None:
-        self._screen = screen
-        self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
+    def begin(self) -> None:
+        self._ages = self.screen.set_interval(AGE_INTERVAL_S, self.paint)
 
     def mount_ahead(self) -> None:
         """Mount the panels of every page before it is shown: one panel at a time, while for
@@ -47,41 +42,38 @@ class Painter:
         self._mounts = self.screen.set_interval(MOUNT_INTERVAL_S, self._mount_next)
 
     @property
-    def screen(self) -> MainScreen:
-        assert self._screen is not None
-        return self._screen
-
-    @property
     def frozen(self) -> bool:
         return self._frozen is not None
 
-    def shown(self) -> tuple[View, Moment]:
-        """The view on the screen, and the moment it is looked at."""
-        view, moment = self._frozen or (self._feed.view(), self._moment())
-        return replace(self._focus.applied(view), comparison=self._comparisons.state), moment
+    def shown(self) -> View:
+        """The view on the screen."""
+        return self._focus.applied(self._frozen or self._feed.view())
 
     def follow(self, feed: Feed) -> None:
         self._feed = feed
         self.thaw()
 
     def freeze(self) -> None:
-        assert self._ages is not None
         self._ages.pause()
-        self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))
-        self.screen.show(*self.shown())
+        self._frozen = replace(self._feed.view(), frozen=True)
+        self.screen.show(self.shown())
 
     def thaw(self) -> None:
         self._frozen = None
-        if self._ages is not None:
-            self._ages.resume()
+        self._ages.resume()
         self.paint()
 
     def changed(self, feed: Feed) -> None:
-        """Paint `feed` soon, together with what else changes until then."""
-        if feed is self._feed and self._due is None and self._screen is not None:
+        """Paint `feed` soon, if it is shown."""
+        if feed is self._feed:
+            self.soon()
+
+    def soon(self) -> None:
+        """Paint soon, together with what else changes until then."""
+        if self._due is None:
             answer = monotonic() < self._answers_until
             interval_s = ANSWER_INTERVAL_S if answer else PAINT_INTERVAL_S
-            self._due = self._screen.set_timer(interval_s, self.paint)
+            self._due = self.screen.set_timer(interval_s, self.paint)
 
     def acted(self) -> None:
         now_s = monotonic()
@@ -92,37 +84,23 @@ class Painter:
         self._busy_s = now_s
 
     def paint(self) -> None:
-        if self._screen is None:
-            return
         if self._due is not None:
             self._due.stop()
             self._due = None
-        if self._frozen is not None:
-            view, (still, moment) = self._feed.view(), self._frozen
-            preview = still.preview and view.preview
-            self._frozen = (
-                replace(
-                    still,
-                    state=view.state,
-                    detail=view.detail,
-                    died=view.died,
-                    banner=view.banner,
-                    preview=preview,
-                ),
-                moment,
+        if (still := self._frozen) is not None:
+            view = self._feed.view()
+            self._frozen = replace(
+                still,
+                state=view.state,
+                detail=view.detail,
+                died=view.died,
+                banner=view.banner,
+                preview=still.preview and view.preview,
             )
-        self._screen.show(*self.shown())
+        self.screen.show(self.shown())
 
     def _mount_next(self) -> None:
-        assert self._mounts is not None
         if self._feed.windows.analysing:
             self._busy_s = monotonic()
         elif monotonic() > self._busy_s + MOUNT_AFTER_S and not self.screen.mount_ahead():
             self._mounts.stop()
-
-    def _paint_ages(self) -> None:
-        if self._frozen is None and self._due is None:
-            self.screen.show_ages(*self.shown())
-
-    def _moment(self) -> Moment:
-        return Moment(self._feed.now())

@@ -52,24 +52,18 @@ class LosableFile:
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
-        self._lost = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        self._try(self._file.write, text)
+        with contextlib.suppress(OSError):
+            self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
-        self._try(self._file.flush)
-
-    def _try(self, act: Callable[..., object], *arguments: str) -> None:
-        if not self._lost:
-            try:
-                act(*arguments)
-            except OSError:
-                self._lost = True
+        with contextlib.suppress(OSError):
+            self._file.flush()
 
 
 def losable(driver: type[Driver]) -> type[Driver]:
@@ -85,7 +79,7 @@ def losable(driver: type[Driver]) -> type[Driver]:
 
 
 class TerminalApp(App[None]):
-    """Subclasses implement `acted`, `ending` and `close_links`."""
+    """Subclasses implement `ending` and `close_links`."""
 
     def __init__(self, traits: TerminalTraits) -> None:
         self._traits = traits
@@ -97,10 +91,6 @@ class TerminalApp(App[None]):
         self.signalled: Callable[[int], None] = lambda number: None
         self._leaving = False
         self._ending_signals: list[signal.Signals] = []
-
-    def acted(self) -> None:
-        """The user pressed a key or a button of the mouse."""
-        raise NotImplementedError
 
     def ending(self) -> None:
         """Show that the app is about to end."""
@@ -137,8 +127,6 @@ class TerminalApp(App[None]):
         Textual sends a key to the widget with the focus, and from there to one ancestor after the
         other until a binding takes it; letters that follow at once would overtake it.
         """
-        if isinstance(event, events.Key | events.MouseDown):
-            self.acted()
         if isinstance(event, events.Key) and not event.is_forwarded:
             focused = self.focused
             if isinstance(focused, Input | Panel):

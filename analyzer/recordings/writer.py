@@ -138,7 +138,7 @@ class RecordingWriter:
             return None
         source = Path(ready.path)
         try:
-            trace_gz = _packed(source)
+            trace_gz = packed_trace(source)
         except OSError:
             return None
         self._last_window_ns[variant] = t_ns
@@ -161,7 +161,7 @@ def _taken_frame(t_ns: int, taken: WindowTaken) -> Frame:
     """The window with its traces; why they are left out, where they cannot be kept."""
     sources = [Path(path) for path in taken.paths]
     try:
-        traces_gz = tuple(map(_packed, sources))
+        traces_gz = tuple(map(packed_trace, sources))
     except OSError as error:
         why = f"{error.filename}: cannot be read ({error.strerror}); it is not in the recording"
         return MessageFrame(t_ns, WindowFailed(why))
@@ -175,6 +175,11 @@ def _taken_frame(t_ns: int, taken: WindowTaken) -> Frame:
     return TakenFrame(t_ns, msgspec.structs.replace(taken, paths=names), traces_gz)
 
 
-def _packed(source: Path) -> bytes:
+def packed_trace(source: Path) -> bytes:
+    """The gzipped trace at `source`, which may be gzipped already.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     data = source.read_bytes()
     return data if data.startswith(_GZIP_MAGIC) else gzip.compress(data, mtime=0)

@@ -14,13 +14,13 @@ def servers_table(group: ServerFigures) -> Table[ServerFigures]:
     """The servers of a group, and the group itself as the last row."""
     return Table(
         "servers",
-        _SERVERS,
+        SERVER_COLUMNS,
         (*group.servers, group),
         tone=lambda row: "strong" if row.servers else "bad" if row.problem else "plain",
     )
 
 
-_SERVERS: tuple[Column[ServerFigures], ...] = (
+SERVER_COLUMNS: tuple[Column[ServerFigures], ...] = (
     kinds.NAME(
         "name",
         "server",

@@ -9,7 +9,7 @@ from decodescope.analyzer.text.plain import plain_line, to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.kernel_details import DetailLine
 from decodescope.tui.model.notices import Banner
-from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
+from decodescope.tui.model.view import Choice, SpeedSample, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.around import (
     BannerPanel,
@@ -179,7 +179,7 @@ def test_a_banner_takes_at_most_a_quarter(words, details, width, height):
 @given(WORDS, st.integers(0, 6), st.integers(3, 300), st.integers(1, 12))
 def test_a_banner_draws_what_fits_and_loses_no_words_when_all_does(words, details, width, height):
     banner = Banner("error", " ".join(words), tuple("line" * n for n in range(details)), "hint")
-    panel = BannerPanel(Brush(Inks(), UNICODE), View("live", "", banner=banner), Moment(0.0))
+    panel = BannerPanel(Brush(Inks(), UNICODE), View("live", "", banner=banner))
     rows = panel.draw(banner, width, height).rows
     assert 1 <= len(rows) <= height
     assert all(row.cells <= width for row in rows)
@@ -196,11 +196,11 @@ def test_a_panel_without_data_says_all_of_why_in_any_width(width, frame):
     class Nothing(Panel[None]):
         NAME = "nothing"
 
-        def pick(self, view, moment):
+        def pick(self, view):
             return Empty("A title", why)
 
     brush = Brush(Inks(), UNICODE, frame)
-    panel = Nothing(brush, View("trace", "a"), Moment(0.0))
+    panel = Nothing(brush, View("trace", "a"))
     rows = panel._sheet(width, 99).rows
     assert all(row.cells <= width for row in rows)
     words = "".join(segment.text for row in rows for segment in row.segments)
@@ -211,7 +211,7 @@ def test_a_panel_without_data_says_all_of_why_in_any_width(width, frame):
 def test_variants_keep_their_names_before_what_is_said_of_them(width, current):
     names = ("eager", "fused+graph", "fused+graph+a", "fused+graph+b")
     choices = tuple(Choice(name, "as people run it", "not recorded") for name in names)
-    panel = VariantsPanel(Brush(Inks(), UNICODE, "rule"), View("replay", "a"), Moment(0.0))
+    panel = VariantsPanel(Brush(Inks(), UNICODE, "rule"), View("replay", "a"))
     rows = panel.draw(VariantsData("Variants", choices, current % 4), width, 9).rows
     for name, row in zip(names, rows, strict=True):
         text = "".join(segment.text for segment in row.segments)
@@ -225,7 +225,7 @@ def test_variants_keep_their_names_before_what_is_said_of_them(width, current):
 )
 def test_a_long_name_takes_two_lines_and_is_copied_whole(name, width):
     lines = (DetailLine("", name, fold=True),)
-    panel = DetailsPanel(Brush(Inks(), UNICODE, "rule"), View("trace", "a"), Moment(0.0))
+    panel = DetailsPanel(Brush(Inks(), UNICODE, "rule"), View("trace", "a"))
     rows = panel.draw(DetailsData(lines, "Op"), width, 999).rows
     texts = ["".join(segment.text for segment in row.segments) for row in rows]
     assert len(texts) <= 2
@@ -247,7 +247,7 @@ def test_a_long_name_takes_two_lines_and_is_copied_whole(name, width):
 )
 def test_texts_of_details_begin_below_each_other(found, width):
     lines = tuple(DetailLine(label, text) for label, text in found)
-    panel = DetailsPanel(Brush(Inks(), UNICODE, "rule"), View("trace", "a"), Moment(0.0))
+    panel = DetailsPanel(Brush(Inks(), UNICODE, "rule"), View("trace", "a"))
     rows = panel.draw(DetailsData(lines, "Op"), width, 999).rows
     texts = ["".join(segment.text for segment in row.segments) for row in rows]
     assert all(row.cells <= width for row in rows)
@@ -261,7 +261,7 @@ def test_texts_of_details_begin_below_each_other(found, width):
 def test_the_tabs_have_names_from_73_cells_on(width: int) -> None:
     tabs = [(page.name, page.key, page.label) for page in PAGES]
     for page in PAGES:
-        panel = TabsPanel(Brush(Inks(), UNICODE), View("trace", ""), Moment(0.0), tabs)
+        panel = TabsPanel(Brush(Inks(), UNICODE), View("trace", ""), tabs)
         (row,) = panel.draw(page.name, width, 1).rows
         shown = "".join(segment.text for segment in row.segments)
         named = [other.label for other in PAGES if f" {other.key} {other.label}" in shown]

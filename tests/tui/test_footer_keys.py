@@ -9,7 +9,8 @@ from tests.helpers.scripted import settle
 
 
 def footer(session: scripted.Session) -> set[str]:
-    return {command.action for command in session.app.screen.query_one(KeysPanel)._data}
+    keys = session.app.screen.query_one(KeysPanel)._data
+    return {command.action.partition(".")[2] for command in keys}
 
 
 async def test_keys_of_rows_are_shown_once_there_are_rows(tmp_path: Path) -> None:

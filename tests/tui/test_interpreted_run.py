@@ -37,14 +37,17 @@ async def test_no_rate_is_shown(pilot) -> None:
 
 
 async def test_a_step_of_a_minute_is_no_silence(pilot) -> None:
-    view = pilot.app.view()
-    assert view.silent_s(pilot.clock.now + 60) is None
-    assert view.silent_s(pilot.clock.now + 600) == 600
+    assert silent_after(pilot, 60) is None
+    assert silent_after(pilot, 600) == 600
     timed = stats(4, "eager")
     pilot.link.say(State("running", "eager"), timed)
     await settle(pilot)
     assert "47.2 tok/s" in text_of(pilot.app)
-    assert pilot.app.view().silent_s(pilot.clock.now + 60) == 60
+    assert silent_after(pilot, 60) == 60
+
+
+def silent_after(pilot, seconds: float) -> float | None:
+    return dataclasses.replace(pilot.app.view(), now=pilot.clock.now + seconds).silent_s
 
 
 async def test_no_window_is_promised(pilot) -> None:

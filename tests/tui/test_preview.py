@@ -170,7 +170,7 @@ async def test_only_panels_see_it(tmp_path: Path) -> None:
         await pilot.press("enter", "down", "enter")
         seen, text = session.app.view(), session.app.screen.as_text()
         session.app.paint()
-        selected = session.app._painter.shown()[0].selection
+        selected = session.app._painter.shown().selection
         for page in "23456789":
             await pilot.press(page)
             await settle(pilot)
@@ -179,7 +179,7 @@ async def test_only_panels_see_it(tmp_path: Path) -> None:
     async with other.app.run_test(size=(120, 40)) as pilot:
         await shown(other, pilot)
         without, text_without = other.app.view(), other.app.screen.as_text()
-        nothing = other.app._painter.shown()[0].selection
+        nothing = other.app._painter.shown().selection
     assert text == text_without
     assert selected == nothing
     names = ("log", "unseen", "samples", "stats", "window", "hello", "choices", "banner", "meters")

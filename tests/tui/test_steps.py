@@ -114,7 +114,7 @@ async def test_the_table_sorts_filters_and_keeps_the_median_on_top(prefills: Pat
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "number_sign")
-        steps = app._painter.shown()[0].window.report.steps
+        steps = app._painter.shown().window.report.steps
         assert listed(app) == [MEDIAN, *range(len(steps))]
         assert f"of {DECODES} decode steps" in text_of(app)
         panel = app.screen.query_one(StepTablePanel)
@@ -126,7 +126,7 @@ async def test_the_table_sorts_filters_and_keeps_the_median_on_top(prefills: Pat
         assert listed(app) == [MEDIAN, *sorted(PREFILLS, key=lambda i: steps[i].time_ns)]
         await press(pilot, "down", "enter")
         await press(pilot, "number_sign")
-        assert panel_step(app) == app._painter.shown()[0].window.step in PREFILLS
+        assert panel_step(app) == app._painter.shown().window.step in PREFILLS
         await press(pilot, "escape")
         assert not isinstance(app.screen, StepsScreen)
 
@@ -167,17 +167,17 @@ async def test_a_chosen_step_holds_its_window(tmp_path: Path) -> None:
     session = Session(tmp_path)
     async with session.app.run_test(size=(140, 45)) as pilot:
         await session.run(pilot, ready(write_trace(tmp_path / "first.json")))
-        first = session.app._painter.shown()[0].window
+        first = session.app._painter.shown().window
         await press(pilot, "3", "greater_than_sign")
-        assert session.app._painter.shown()[0].window.whole is first
+        assert session.app._painter.shown().window.whole is first
         session.link.say(ready(write_trace(tmp_path / "second.json")))
         await settle(pilot)
-        view = session.app._painter.shown()[0]
+        view = session.app._painter.shown()
         assert (view.window.whole, view.held) == (first, True)
         await press(pilot, "2")
         assert "held for what is chosen: esc" in text_of(session.app)
         await press(pilot, "escape")
-        view = session.app._painter.shown()[0]
+        view = session.app._painter.shown()
         assert view.window is not first
         assert (view.window.step, view.held) == (None, False)
 
@@ -203,8 +203,8 @@ async def test_the_last_of_many_keys_decides(prefills: Path) -> None:
         for key in (*["greater_than_sign"] * 5, "less_than_sign"):
             await pilot.press(key)
         await settle(pilot)
-        start = app._painter.shown()[0].window.report.answer.step
-        window = app._painter.shown()[0].window
+        start = app._painter.shown().window.report.answer.step
+        window = app._painter.shown().window
         first = window.whole.report.answer.step
         assert window.step == min(first + 5, len(window.report.steps) - 1) - 1 == start
 

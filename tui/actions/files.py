@@ -41,7 +41,7 @@ class FileController:
     def action_export(self) -> None:
         from decodescope.tui.screens.export import ExportScreen
 
-        view = self._painter.shown()[0]
+        view = self._painter.shown()
         window = view.window.whole if view.window is not None else None
         name = (view.variant or view.kind).removesuffix(".gz").removesuffix(".json")
         stem = f"decodescope-{name}-{self._feeds.timestamp()}"
@@ -93,7 +93,7 @@ class FileController:
     def action_model(self) -> None:
         from decodescope.tui.screens.naming import ModelScreen
 
-        window, feed = self._painter.shown()[0].window, self._feeds.shown
+        window, feed = self._painter.shown().window, self._feeds.shown
         if feed.kind == "live":
             self._runs.action_settings()
         elif window is None:
@@ -134,14 +134,12 @@ class FileController:
         self._painter.paint()
 
     async def _opened(self, read: FilesRead) -> None:
-        if read.not_remembered:
-            self._feeds.warn(read.not_remembered)
-        if self._library.is_wanted(read):
-            if read.source is None:
-                self._feeds.shown.note("error", read.error)
-            else:
-                feed = open_feed(read.source, self._feeds.clock)
-                await self.show_instead(feed, read.window, read.index)
+        if read.source is None:
+            self._feeds.shown.note("error", read.error)
+        else:
+            self._feeds.remember_opened(read.paths)
+            feed = open_feed(read.source, self._feeds.clock)
+            await self.show_instead(feed, read.window, read.index)
         self._painter.paint()
 
     async def _back_to_live(self) -> None:

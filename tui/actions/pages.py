@@ -9,11 +9,11 @@ from textual.app import SystemCommand
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.background import window_of_step
-from decodescope.tui.commands import offered, reachable, rekeyed
+from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.panels.messages import Choose, ChooseStep, Narrow, PageRequest, Sift, Turn
+from decodescope.tui.panels.messages import Choose, ChooseStep, Narrow, PageRequest, Sift
 from decodescope.tui.panels.panel import Panel
 
 NO_STEPS = "There are no steps to choose from."
@@ -41,7 +41,7 @@ class PageController:
             yield SystemCommand(f"Page: {page.label}", text, partial(self.action_page, page.name))
         run = self._app.run_action
         if isinstance(panel := screen.focused, Panel):
-            for command in panel.commands:
+            for command in rekeyed(panel.COMMANDS, panel.scope, screen.keymap):
                 text = f"{command.help} ({command.shown_key})"
                 yield SystemCommand(command.title, text, partial(run, command.action, panel))
         for command in rekeyed(offered(view), "app", screen.keymap):
@@ -62,31 +62,30 @@ class PageController:
 
     def answer(self, request: PageRequest) -> None:
         match request:
-            case Turn(page):
-                self.action_page(page)
-                return
             case ChooseStep(step):
                 self.choose_step(step)
                 return
             case Choose(pick):
-                self._focus.choose(pick, self._painter.shown()[0])
+                self._focus.choose(pick, self._painter.shown())
             case Narrow(path):
                 self._focus.narrow(path)
             case Sift(gaps):
                 self._focus.sift(gaps)
+        if request.page:
+            self.action_page(request.page)
         self._painter.paint()
 
     def action_steps(self) -> None:
         from decodescope.tui.screens.steps import StepsScreen
 
-        view, moment = self._painter.shown()
+        view = self._painter.shown()
         if not view.has_steps:
             self._app.notify(NO_STEPS, severity="warning")
         else:
-            self._app.push_screen(StepsScreen(self._painter.screen.brush, view, moment))
+            self._app.push_screen(StepsScreen(self._painter.screen.brush, view))
 
     def action_next_step(self, by: int) -> None:
-        window = self._painter.shown()[0].window
+        window = self._painter.shown().window
         if window is None or window.tracks.home_step is None:
             self._app.notify(NO_STEPS, severity="warning")
             return
@@ -97,7 +96,7 @@ class PageController:
 
     def choose_step(self, step: int | None) -> None:
         """Show the figures of a step on every page, computed in a thread; None is the median."""
-        view = self._painter.shown()[0]
+        view = self._painter.shown()
         if view.window is None:
             return
         self._wanted_step = None
@@ -117,7 +116,7 @@ class PageController:
         while (wanted := self._wanted_step) is not None:
             window = await asyncio.to_thread(window_of_step, *wanted)
             if self._wanted_step is wanted:
-                self._wanted_step, view = None, self._painter.shown()[0]
+                self._wanted_step, view = None, self._painter.shown()
                 if view.window is not None and view.window.whole is wanted[0]:
                     self._focus.choose_step(window, view)
         self._finding_step = False
@@ -127,7 +126,7 @@ class PageController:
         if self._feeds.view().banner is not None:
             self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():
-            self._focus.clear(self._painter.shown()[0])
+            self._focus.clear(self._painter.shown())
         self._painter.paint()
 
     def action_command_palette(self) -> None:
@@ -152,9 +151,11 @@ class PageController:
         from decodescope.tui.panels.table import TablePanel
         from decodescope.tui.screens.help import HelpScreen
 
-        screen = self._painter.screen
-        local = screen.focused.commands if isinstance(screen.focused, Panel) else ()
-        columns = screen.focused.column_help() if isinstance(screen.focused, TablePanel) else ()
+        screen, local = self._painter.screen, tuple[Command, ...]()
+        panel = screen.focused
+        if isinstance(panel, Panel):
+            local = rekeyed(panel.COMMANDS, panel.scope, screen.keymap)
+        columns = panel.column_help() if isinstance(panel, TablePanel) else ()
         everywhere = reachable(local, rekeyed(offered(self._feeds.view()), "app", screen.keymap))
         self._app.push_screen(HelpScreen(local, everywhere, columns))
 

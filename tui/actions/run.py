@@ -134,7 +134,7 @@ class RunController:
             self._painter.paint()
             return
         now = self._feeds.clock.monotonic()
-        alive = feed.kind == "live" and view.live_figures and view.silent_s(now) is None
+        alive = feed.kind == "live" and view.live_figures and view.silent_s is None
         if alive and now > self._restart_until:
             self._restart_until = now + RESTART_WITHIN_S
             text = "The worker is running. Press R again to restart it."

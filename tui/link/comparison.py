@@ -29,10 +29,10 @@ class ComparisonLink(ProcessLink):
         Raises:
             MissingRequirement: no process can be started, or its log cannot be written.
         """
-        await self._end()
+        await self.end()
         self._config = config
         self.spawn()
-        self.attach()
+        await self.attach()
 
     async def receive(self) -> ComparisonLinkEvent | None:
         return await super().receive()  # type: ignore[return-value]

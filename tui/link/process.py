@@ -1,12 +1,12 @@
 """A child process at the other end of a socket pair: its messages, its death, its end."""
 
 import asyncio
-import select
 import socket
 import subprocess
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,6 +26,8 @@ _EXIT_POLL_S = 0.5
 # Together less than an app has for its end after a signal.
 _QUIT_GRACE_S = 0.6
 _TERMINATE_GRACE_S = 0.3
+# The end of a stream that nobody else holds comes at once.
+_REST_S = 0.5
 
 
 class ProcessLink:
@@ -53,11 +55,11 @@ class ProcessLink:
         self._decoder = FrameDecoder(self.MESSAGES)
         self._inbox: deque[Struct] = deque()
         self._arrived = asyncio.Event()
-        self._outgoing = bytearray()
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._folder: WorkFolder | None = None
         self._tail: LogTail | None = None
         self._died = self._closed = False
-        self._second_began_s, self._in_second, self._flooded = 0.0, 0, False
         self._busy = self._worthless = False
 
     @property
@@ -103,16 +105,14 @@ class ProcessLink:
             raise
         finally:
             child_end.close()
-        own_end.setblocking(False)
         self._socket = own_end
         self._decoder = FrameDecoder(self.MESSAGES)
         self._inbox.clear()
-        self._outgoing.clear()
-        self._died = self._flooded = False
+        self._died = False
 
-    def attach(self) -> None:
-        if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket, self._on_readable)
+    async def attach(self) -> None:
+        reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
+        self._reading = asyncio.create_task(self._read(reader))
 
     def discard(self) -> None:
         """Do as `close` does, at once and without an event loop: for an app that never ran."""
@@ -133,16 +133,14 @@ class ProcessLink:
             if self._inbox:
                 return self._inbox.popleft()
             self._arrived.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._arrived.wait(), _EXIT_POLL_S)
-            except TimeoutError:
-                self._notice_death()
+            await self._notice_death()
         return None
 
     async def _send(self, message: Struct) -> None:
-        if self._socket is not None:
-            self._outgoing += encode_frame(message)
-            self._write()
+        if self._writer is not None:
+            self._writer.write(encode_frame(message))
 
     def printed(self) -> list[str]:
         return self._tail.lines() if self._tail is not None else []
@@ -159,72 +157,50 @@ class ProcessLink:
 
     async def end(self) -> None:
         """End the process: Quit, then SIGTERM, then SIGKILL; returns when it has ended. What it
-        said until then can still be received. It does not count as a death."""
-        await self._end()
-
-    async def _end(self, busy: bool = False, worthless: bool = False) -> None:
-        """A `busy` process would not read Quit; a `worthless` one has nothing to clean up."""
+        said until then can still be received. It does not count as a death. A busy process would
+        not read Quit; a worthless one has nothing to clean up."""
         process = self._process
         if process is None:
             return
         self._died = True
         await self._send(Quit())
-        if busy or worthless or not await _exited_within(process, self.quit_grace_s):
+        if self._busy or self._worthless or not await _exited_within(process, self.quit_grace_s):
             process.terminate()
-            if worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
+            if self._worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
                 process.kill()
                 await _exited_within(process, _QUIT_GRACE_S)
-        self._drain()
+        await self._read_rest()
         self._process = None
 
     async def close(self) -> None:
         """End the process and remove its folder; a pending `receive` returns None."""
         self._closed = True
         self._arrived.set()
-        await self._end(self._busy, self._worthless)
+        await self.end()
         await asyncio.to_thread(self.discard)
 
-    def _on_readable(self) -> None:
-        if not self._read():
-            self._hang_up()
-            self._notice_death()
-        elif self._in_second > _MOST_MESSAGES_PER_S:
-            self._rest()
-
-    def _rest(self) -> None:
-        """Read nothing until the second is over: what is sent too fast waits at its sender."""
-        assert self._socket is not None
-        loop, reading = asyncio.get_running_loop(), self._socket
-        loop.remove_reader(reading)
-
-        def read_on() -> None:
-            if self._socket is reading:
-                self.attach()
-
-        loop.call_later(self._second_began_s + 1 - time.monotonic(), read_on)
-        if not self._flooded:
-            self._flooded = True
-            self.deliver(Failure(_FLOODED.format(self.NAME), exit_code=0, fatal=False))
-
-    def _read(self) -> bool:
-        """Read at most one buffer from the socket; False at its end."""
-        assert self._socket is not None
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        """Deliver what the process sends until it hangs up. What comes too fast waits there."""
+        began_s, in_second, flooded = time.monotonic(), 0, False
         try:
-            data = self._socket.recv(_RECEIVE_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return True
-        except OSError:
-            return False
-        try:
-            messages = self._decoder.feed(data)
-            if (now_s := time.monotonic()) - self._second_began_s > 1:
-                self._second_began_s, self._in_second = now_s, 0
-            self._in_second += len(messages)
-            for message in messages:
-                self.deliver(message)  # type: ignore[arg-type]
+            while data := await reader.read(_RECEIVE_BYTES):
+                messages = self._decoder.feed(data)
+                for message in messages:
+                    self.deliver(message)  # type: ignore[arg-type]
+                if (now_s := time.monotonic()) - began_s > 1:
+                    began_s, in_second = now_s, 0
+                in_second += len(messages)
+                if in_second > _MOST_MESSAGES_PER_S:
+                    if not flooded:
+                        flooded = True
+                        self.deliver(Failure(_FLOODED.format(self.NAME), 0, fatal=False))
+                    await asyncio.sleep(began_s + 1 - now_s)
         except InputError as error:
             self.refuse(str(error))
-        return bool(data)
+        except OSError:
+            pass
+        self._hang_up()
+        self._arrived.set()
 
     def deliver(self, event: Struct) -> None:
         """Let `event` be received as if the process had sent it."""
@@ -235,42 +211,26 @@ class ProcessLink:
         self._arrived.set()
 
     def _hang_up(self) -> None:
-        if self._socket is not None:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._socket)
-            loop.remove_writer(self._socket)
-            self._socket.close()
-            self._socket = None
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
-    def _notice_death(self) -> None:
+    async def _notice_death(self) -> None:
         """Deliver `WorkerDied` once, after everything the process sent."""
         if self._died or self._process is None or (code := self._process.poll()) is None:
             return
         self._died = True
-        self._drain()
+        await self._read_rest()
         last_lines = self._tail.last_lines(_LOG_TAIL_LINES) if self._tail is not None else ()
         self.deliver(WorkerDied(code, last_lines))
 
-    def _drain(self) -> None:
-        waiting = True
-        while waiting and self._socket is not None:
-            waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
+    async def _read_rest(self) -> None:
+        """Read what a process that has ended sent; a child of it may hold its end open."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=_REST_S)
+            self._reading.cancel()
+            self._reading = None
         self._hang_up()
-
-    def _write(self) -> None:
-        if self._socket is None:
-            return
-        loop = asyncio.get_running_loop()
-        try:
-            del self._outgoing[: self._socket.send(self._outgoing)]
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError:
-            self._outgoing.clear()
-        if self._outgoing:
-            loop.add_writer(self._socket, self._write)
-        else:
-            loop.remove_writer(self._socket)
 
 
 async def _exited_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -297,23 +257,20 @@ class LogTail:
     def lines(self) -> list[str]:
         """The whole lines that were appended since the last call, of the last `MOST_BYTES`. Of a
         line that was written over, as progress bars are, the last state."""
-        try:
-            with self._path.open("rb") as file:
-                size = file.seek(0, 2)
-                start = max(self._at, size - MOST_BYTES)
-                file.seek(start)
-                whole, end, _ = file.read(max(size - start, 0)).rpartition(b"\n")
-        except OSError:
-            return []
+        start, data = self._read_from(self._at)
+        whole, end, _ = data.rpartition(b"\n")
         cut = start > self._at
         self._at = start + len(whole) + len(end)
         lines = whole.decode(errors="replace").split("\n")[cut:] if end else []
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
     def last_lines(self, count: int) -> tuple[str, ...]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - MOST_BYTES))
-                return tuple(file.read().decode(errors="replace").splitlines()[-count:])
-        except OSError:
-            return ()
+        return tuple(self._read_from(0)[1].decode(errors="replace").splitlines()[-count:])
+
+    def _read_from(self, start: int) -> tuple[int, bytes]:
+        """The bytes from `start` on, at most the last `MOST_BYTES`, and where they begin."""
+        with suppress(OSError), self._path.open("rb") as file:
+            start = max(start, file.seek(0, 2) - MOST_BYTES)
+            file.seek(start)
+            return start, file.read(MOST_BYTES)
+        return start, b""

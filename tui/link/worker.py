@@ -60,7 +60,7 @@ class WorkerLink(ProcessLink, Link):
             except MissingRequirement as error:
                 self.refuse(str(error))
                 return
-        self.attach()
+        await self.attach()
 
     def _files(self) -> tuple[str, Path]:
         self._busy, self._worthless, self._windows_asked = False, True, 0
@@ -109,14 +109,14 @@ class WorkerLink(ProcessLink, Link):
     async def restart(self) -> None:
         self._restarting = True
         try:
-            await self._end(self._busy, self._worthless)
+            await self.end()
         finally:
             self._restarting = False
         await self.start()
 
-    async def _end(self, busy: bool = False, worthless: bool = False) -> None:
+    async def end(self) -> None:
         self._stop_metering()
-        await super()._end(busy, worthless)
+        await super().end()
 
     async def _read_meters(self, uuid: str) -> None:
         meters = await asyncio.to_thread(open_meters, uuid)

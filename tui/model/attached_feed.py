@@ -14,7 +14,6 @@ from decodescope.analyzer.protocol.attach_messages import (
 from decodescope.analyzer.protocol.messages import Progress
 from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.reports.user_facts import NOTHING, given_model
-from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model import notices
@@ -47,9 +46,8 @@ class AttachedFeed(Feed):
                 self._measure_target(event, before, now)
             case NoAnswer(reason=reason):
                 if not before.problem:
-                    attached = replace(before, problem=reason)
-                    self.set(attached=attached, banner=notices.no_answer(reason))
-                    self._say("warning", reason, now)
+                    self.set(attached=replace(before, problem=reason))
+                    self._follow_problem(reason, "", "", now)
             case Progress(stage=stage):
                 self.set(attached=replace(before, stage=stage))
                 self._say("info", f"window: {stage}", now)
@@ -118,17 +116,18 @@ class AttachedFeed(Feed):
             self.source = replace(self.source, given=given_model(given, model, None, *sizes))
 
     def _measure_target(self, sample: ServerSample, before: Attached, now: float) -> None:
-        if before.problem:
-            if self._state.banner == notices.no_answer(before.problem):
-                self.set(banner=None)
-            self._say("info", f"answers again after {now - before.answered_at:.0f} s", now)
+        again = f"answers again after {now - before.answered_at:.0f} s"
+        self._follow_problem("", before.problem, again, now)
         figures = sample.figures
         if figures is None:
             return
-        was = before.sample.figures if before.sample is not None else None
-        problems = {} if was is None else {one.name: one.problem for one in was.servers}
+        last = before.sample.figures if before.sample is not None else None
+        problems = {} if last is None else {one.name: one.problem for one in last.servers}
         for server in figures.servers:
-            self._follow_server(server, problems.get(server.name, ""), now)
+            was = problems.get(server.name, "")
+            self._follow_problem(server.problem, was, f"{server.name} answers again", now)
+            if server.restarted:
+                self._say("warning", f"{server.name} restarted; its rates begin anew", now)
         if figures.restarted:
             self.set(banner=notices.TARGET_RESTARTED)
             self._say("warning", notices.TARGET_RESTARTED.headline, now)
@@ -136,16 +135,15 @@ class AttachedFeed(Feed):
             newest = len(self._state.choices) - 1
             self._samples.append(SpeedSample(now, figures.generated_per_s, newest))
 
-    def _follow_server(self, server: ServerFigures, problem: str, now: float) -> None:
-        if server.problem and not problem:
-            self.set(banner=notices.no_answer(server.problem))
-            self._say("warning", server.problem, now)
-        elif problem and not server.problem:
-            if self._state.banner == notices.no_answer(problem):
+    def _follow_problem(self, problem: str, was: str, again: str, now: float) -> None:
+        """Say a new `problem`; where there `was` one and is none, that it answers `again`."""
+        if problem and not was:
+            self.set(banner=notices.no_answer(problem))
+            self._say("warning", problem, now)
+        elif was and not problem:
+            if self._state.banner == notices.no_answer(was):
                 self.set(banner=None)
-            self._say("info", f"{server.name} answers again", now)
-        if server.restarted:
-            self._say("warning", f"{server.name} restarted; its rates begin anew", now)
+            self._say("info", again, now)
 
     def _keep_window(self, taken: WindowTaken, now: float) -> None:
         paths, windows = tuple(map(Path, taken.paths)), self.source.windows

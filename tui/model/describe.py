@@ -121,10 +121,9 @@ def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
     threads = [thread for thread, device in owners(trace).items() if device is not None]
     for pid, tid in threads[:_THREADS]:
         activity = host_activity(trace, at_ns, pid, tid)
-        parts = [part for part in (activity.range, activity.operator, activity.call) if part]
+        parts = " ▸ ".join(filter(None, (activity.range, activity.operator, activity.call)))
         label = "host" if len(threads) == 1 else f"cpu {tid % 10_000}"
-        if parts:
-            yield DetailLine(label, f"halfway in {' ▸ '.join(parts)}")
+        yield DetailLine(label, parts and f"halfway in {parts}")
 
 
 def _share(ns: int, length_ns: int) -> str:
@@ -183,8 +182,7 @@ def gap_group_lines(window: Window, pick: GapGroupPick, choice: GapChoice) -> It
 def _gap_end_lines(gap: GapReport) -> Iterator[DetailLine]:
     yield DetailLine("launched by", gap.call or "a call that is not in the trace")
     yield from _gap_host_lines(gap)
-    if gap.range is not None:
-        yield DetailLine("in range", gap.range, fold=True)
+    yield DetailLine("in range", gap.range or "", fold=True)
     yield DetailLine("after", gap.prev, fold=True)
     yield DetailLine("before", gap.next, fold=True)
 
@@ -210,10 +208,9 @@ def _gap_host_lines(gap: GapReport) -> Iterator[DetailLine]:
     doing = {"host op": host.operator, "host call": host.call}
     if host.range != gap.range:
         doing["host range"] = host.range
-    known = [(label, text) for label, text in doing.items() if text is not None]
-    for label, text in known:
-        yield DetailLine(label, text)
-    if not known:
+    for label, text in doing.items():
+        yield DetailLine(label, text or "")
+    if not any(doing.values()):
         busy = f" ({gap.label})" if gap.label else ""
         yield DetailLine("host", f"in no operator and no CUDA call{busy}", "dim")
 
@@ -266,8 +263,8 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
         shortest, longest = min(line.each_ns), max(line.each_ns)
         spread = f"{duration(shortest)} to {duration(longest)}"
         yield DetailLine("ranges", f"{len(line.each_ns)}, each {duration(line.mean_ns)}, {spread}")
-    if (steps := report.main_steps.steps) > 1:
-        yield DetailLine("per step", duration(line.time_ns / steps))
+    steps = report.main_steps.steps
+    yield DetailLine("per step", duration(line.time_ns / steps) if steps > 1 else "")
     yield DetailLine("launches", count(node.launch_calls))
     yield DetailLine(ops_word(report), count(node.gpu_ops))
     idle_ns = report.main_steps.all_gaps.total_ns
@@ -281,8 +278,7 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield DetailLine("confidence", certainty + matched)
     if node.kind == "operator":
         yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
-    if node.kind == "inferred":
-        yield DetailLine("", INFERRED_NOTE, "dim")
+    yield DetailLine("", INFERRED_NOTE if node.kind == "inferred" else "", "dim")
     yield DetailLine("range", path, fold=True)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = kernels_within(window.analysis, path)[:_RANGE_KERNELS]

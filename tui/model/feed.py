@@ -77,6 +77,7 @@ class Feed:
             analysing=self.windows.analysing,
             recording=self.source.recorder is not None and self.source.recorder.records,
             unseen=self.log.unseen,
+            now=self.now(),
         )
 
     def now(self) -> float:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from decodescope.analyzer.reports.user_facts import Given
+from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState
 from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, GapFilter, Pick, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 from decodescope.tui.model.view import View, Window
@@ -19,6 +20,7 @@ class Focus:
     page: str
     selection: Selection = NOTHING
     shelf: Shelf = NO_FILES
+    comparison: ComparisonState = NO_COMPARISON
     _held: Window | None = None
     _of_step: Window | None = None
     _choice: int = -1
@@ -80,4 +82,5 @@ class Focus:
             window=window,
             held=held,
             shelf=self.shelf,
+            comparison=self.comparison,
         )

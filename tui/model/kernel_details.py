@@ -37,8 +37,8 @@ from decodescope.tui.model.view import Window
 
 @dataclass(frozen=True, slots=True)
 class DetailLine:
-    """A label and a text of any length; without a label the text starts at the left edge. `fold`:
-    of a long name, the screen shows two lines."""
+    """A label and a text of any length, "" of a line that is left out; without a label the text
+    starts at the left edge. `fold`: of a long name, the screen shows two lines."""
 
     label: str
     text: str
@@ -66,25 +66,22 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     for kernel_range in profile.ranges:
         launches, time = count(kernel_range.launches), duration(kernel_range.attributed_ns)
         yield DetailLine("in", f"{kernel_range.path}: {launches} launches, {time}")
-    if profile.other_ranges:
-        yield DetailLine("", f"and {count(profile.other_ranges)} more ranges", "dim")
+    more = f"and {count(profile.other_ranges)} more ranges" if profile.other_ranges else ""
+    yield DetailLine("", more, "dim")
     for shape, times in profile.shapes[:_SHAPES_SHOWN]:
         yield DetailLine("shape", f"{_shape_text(shape)}: {count(times)} launches")
     if len(profile.shapes) > _SHAPES_SHOWN:
         yield DetailLine("", f"and {len(profile.shapes) - _SHAPES_SHOWN} more shapes", "dim")
-    if profile.calls:
-        yield DetailLine("launched by", ", ".join(profile.calls))
+    yield DetailLine("launched by", ", ".join(profile.calls))
     yield DetailLine("took", spread_words(profile.lengths))
-    if profile.gaps is not None:
-        yield DetailLine("gap before", spread_words(profile.gaps))
+    yield DetailLine("gap before", spread_words(profile.gaps) if profile.gaps else "")
     yield from _waiting_lines(window, chosen)
     if kernel.short_calls:
         calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
         yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
     yield DetailLine("streams", ", ".join(map(str, profile.streams)))
     yield DetailLine("family", kernel_meaning(name).family)
-    if within is not None:
-        yield DetailLine("within", within, "dim")
+    yield DetailLine("within", within or "", "dim")
     yield from _name_lines(name)
 
 
@@ -126,11 +123,9 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
         alone = duration(int(facts.attributed_ns[0]))
         yield DetailLine("attributed", f"{alone}; before that another op of the device ran")
     yield from op_role_lines(window, row)
-    node = int(analysis.ranges.op_node[row])
-    if node >= 0:
-        yield DetailLine("range", analysis.ranges.paths[node], fold=True)
-    if ops.shape[row] >= 0:
-        yield DetailLine("shape", _shape_text(trace.shapes[int(ops.shape[row])]))
+    node, shape = int(analysis.ranges.op_node[row]), int(ops.shape[row])
+    yield DetailLine("range", analysis.ranges.paths[node] if node >= 0 else "", fold=True)
+    yield DetailLine("shape", _shape_text(trace.shapes[shape]) if shape >= 0 else "")
     yield from op_waiting_lines(window, row)
     gap_ns = int(facts.gap_ns[0])
     yield DetailLine("gap before", duration(gap_ns) if gap_ns else "none")
@@ -158,16 +153,13 @@ def _launch_lines(window: Window, facts: KernelLaunches, call: int) -> Iterator[
     yield DetailLine("call to start", duration(_known(int(facts.latency_ns[0]))))
     pid, tid = int(trace.calls.pid[call]), int(trace.calls.tid[call])
     host = host_activity(trace, int(trace.calls.start_ns[call]), pid, tid)
-    path = " / ".join(part for part in (host.range, host.operator) if part)
-    if path:
-        yield DetailLine("host", path)
+    yield DetailLine("host", " / ".join(filter(None, (host.range, host.operator))))
 
 
 def _name_lines(name: str) -> Iterator[DetailLine]:
     readable = readable_kernel(name)
     yield DetailLine("name", readable, fold=True)
-    if readable != name:
-        yield DetailLine("symbol", name, "dim", fold=True)
+    yield DetailLine("symbol", name if readable != name else "", "dim", fold=True)
 
 
 def spread_words(times: Percentiles | None) -> str:

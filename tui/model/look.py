@@ -33,14 +33,15 @@ _VISIBLE_COLUMNS = 3
 class Look:
     """A part of the time of `tracks`. The viewport is in drawn time, everything else in time.
 
-    `cursor` is the place of the track that the keys move in. `marks` counts the slices of each
-    track that stand out (`Track.count_marks`), None if nothing does.
+    `cursor` is the place of the track that the keys move in, `columns` is the width. `marks` counts
+    the slices of each track that stand out (`Track.count_marks`), None if nothing does.
     """
 
     tracks: Tracks
     time: TimeMap
     viewport: Viewport
     cursor: int
+    columns: int
     marks: tuple[Int64s, ...] | None = None
 
     @property
@@ -63,61 +64,62 @@ class Look:
         """How many times the visible time fits into all time, as drawn."""
         return (self.world[1] - self.world[0]) / max(self.viewport.span_ns, 1)
 
-    def edges_ns(self, columns: int) -> Int64s:
-        return self.time.time(self.viewport.edges_ns(columns))
+    @property
+    def edges_ns(self) -> Int64s:
+        return self.time.time(self.viewport.edges_ns(self.columns))
 
-    def column_of(self, at_ns: int, columns: int) -> int:
+    def column_of(self, at_ns: int) -> int:
         """The column of a time; below 0 or at least `columns` outside."""
-        return self.viewport.column_of(self.time.draw_one(at_ns), columns)
+        return self.viewport.column_of(self.time.draw_one(at_ns), self.columns)
 
-    def time_of(self, column: int, columns: int) -> tuple[int, int]:
+    def time_of(self, column: int) -> tuple[int, int]:
         """The time of a column: (start, end)."""
-        start_ns, end_ns = self.edges_ns(columns)[column : column + 2].tolist()
+        start_ns, end_ns = self.edges_ns[column : column + 2].tolist()
         return start_ns, end_ns
 
-    def to(self, viewport: Viewport, columns: int) -> Self:
+    def to(self, viewport: Viewport) -> Self:
         """Another viewport, kept inside of all time."""
-        viewport = viewport.within(*self.world, columns)
+        viewport = viewport.within(*self.world, self.columns)
         return self if viewport == self.viewport else replace(self, viewport=viewport)
 
-    def fill(self, start_ns: int, end_ns: int, columns: int, margin: bool = False) -> Self:
+    def fill(self, start_ns: int, end_ns: int, margin: bool = False) -> Self:
         """This time fills the screen, exactly or with a margin."""
         start_ns, end_ns = self.time.draw(np.array((start_ns, end_ns))).tolist()
         exact = Viewport(start_ns, max(end_ns - start_ns, 1))
-        return self.to(fitting(start_ns, end_ns) if margin else exact, columns)
+        return self.to(fitting(start_ns, end_ns) if margin else exact)
 
-    def show(self, start_ns: int, end_ns: int, columns: int, readable: bool = True) -> Self:
+    def show(self, start_ns: int, end_ns: int, readable: bool = True) -> Self:
         """Move so that this time is visible; if `readable`, zoom in on what is too short to see."""
         start_ns, end_ns = self.time.draw(np.array((start_ns, end_ns))).tolist()
         length_ns = max(end_ns - start_ns, 1)
         viewport = self.viewport.showing(start_ns, end_ns)
-        if readable and length_ns * columns < _VISIBLE_COLUMNS * viewport.span_ns:
-            span_ns = length_ns * columns // _VISIBLE_COLUMNS
+        if readable and length_ns * self.columns < _VISIBLE_COLUMNS * viewport.span_ns:
+            span_ns = length_ns * self.columns // _VISIBLE_COLUMNS
             viewport = Viewport(start_ns - (span_ns - length_ns) // 2, max(span_ns, 1))
-        return self.to(viewport, columns)
+        return self.to(viewport)
 
-    def zoomed(self, factor: Fraction, column: int | None, columns: int) -> Self:
+    def zoomed(self, factor: Fraction, column: int | None) -> Self:
         """Zoom around a column, None around the middle."""
         view = self.viewport
-        place = columns if column is None else 2 * column + 1
-        at_ns = view.start_ns + view.span_ns * place // (2 * max(columns, 1))
-        return self.to(view.zoomed(factor, at_ns), columns)
+        place = self.columns if column is None else 2 * column + 1
+        at_ns = view.start_ns + view.span_ns * place // (2 * max(self.columns, 1))
+        return self.to(view.zoomed(factor, at_ns))
 
-    def centred(self, column: int, columns: int) -> Self:
+    def centred(self, column: int) -> Self:
         """The time at this column of the minimap is in the middle."""
         start_ns, end_ns = self.world
-        at_ns = start_ns + (end_ns - start_ns) * (2 * column + 1) // (2 * max(columns, 1))
+        at_ns = start_ns + (end_ns - start_ns) * (2 * column + 1) // (2 * max(self.columns, 1))
         span_ns = self.viewport.span_ns
-        return self.to(Viewport(at_ns - span_ns // 2, span_ns), columns)
+        return self.to(Viewport(at_ns - span_ns // 2, span_ns))
 
-    def with_compression(self, on: bool, columns: int) -> Self:
+    def with_compression(self, on: bool) -> Self:
         """Long gaps cut short or not, with the same time in the middle."""
         busy = Intervals(self.tracks.busy.start_ns, self.tracks.busy.end_ns)
         world = self.tracks.world
         time = compressed(busy, world) if on else as_it_is(world)
         start_ns, end_ns = time.draw(np.array(self.shown)).tolist()
         look = replace(self, time=time)
-        return look.to(Viewport(start_ns, max(end_ns - start_ns, 1)), columns)
+        return look.to(Viewport(start_ns, max(end_ns - start_ns, 1)))
 
     @property
     def middle_ns(self) -> int:
@@ -150,7 +152,7 @@ class Look:
         marks = map(Track.count_marks, tracks.tracks, chosen)
         return replace(self, marks=tuple(marks))
 
-    def to_marked(self, columns: int) -> Self:
+    def to_marked(self) -> Self:
         """If nothing that stands out in a stream is visible, the first such slice from here on."""
         if self.marks is None:
             return self
@@ -169,7 +171,7 @@ class Look:
         if not candidates:
             return self
         _, start_ns, end_ns = min(candidates)
-        return self.show(start_ns, end_ns, columns, readable=False)
+        return self.show(start_ns, end_ns, readable=False)
 
     def place_of(self, pick: Pick | None) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
         """The time (start, end) of a pick, and its tracks, a stream before its part."""
@@ -230,9 +232,9 @@ class Look:
             number = max(number, int(rows.searchsorted(rows[current], side="right")))
         return number if number < len(rows) else None
 
-    def next_gap(self, after_ns: int, columns: int) -> int | None:
+    def next_gap(self, after_ns: int) -> int | None:
         """The next gap of the cursor's device that is at least a column wide."""
-        least_ns = self.viewport.span_ns // max(columns, 1)
+        least_ns = self.viewport.span_ns // max(self.columns, 1)
         return next_gap(self.tracks.analysis.gaps, after_ns, least_ns, self.device)
 
     def largest_gap(self, after: int | None) -> int | None:
@@ -251,8 +253,8 @@ def look_at(tracks: Tracks, columns: int) -> Look:
     """The median step, else all ops, else everything; the cursor is in the first stream."""
     kinds = [track.key.kind for track in tracks.tracks]
     cursor = kinds.index("stream") if "stream" in kinds else 0
-    look = Look(tracks, as_it_is(tracks.world), Viewport(*tracks.world), cursor)
-    return look.fill(*tracks.home, columns)
+    look = Look(tracks, as_it_is(tracks.world), Viewport(*tracks.world), cursor, columns)
+    return look.fill(*tracks.home)
 
 
 def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
@@ -266,10 +268,10 @@ def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
     if (start_ns, end_ns) != look.tracks.home:
         later_ns = tracks.home[0] - look.tracks.home[0]
         moved = Viewport(start_ns + later_ns, max(end_ns - start_ns, 1))
-        later = fresh.to(moved, columns)
+        later = fresh.to(moved)
         if later.shown[0] < tracks.home[1] and later.shown[1] > tracks.home[0]:
             fresh = later
-    return fresh.with_compression(True, columns) if look.time.limit_ns else fresh
+    return fresh.with_compression(True) if look.time.limit_ns else fresh
 
 
 def _holds(track: Track, row: int) -> bool:

@@ -56,14 +56,6 @@ class AppClock:
         return datetime.now()
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When a view is looked at, in monotonic seconds, and whether it is frozen."""
-
-    now: float
-    frozen: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
     """One analysed window, announced at monotonic second `at`.
@@ -138,7 +130,8 @@ class SpeedSample:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything the panels show. `stats` and `window` belong to `choices[current]`.
+    """Everything the panels show, as it is at second `now` of the source's time. `stats` and
+    `window` belong to `choices[current]`.
 
     `heard_at` is when the source last said something. `detail` is the slow stage that began at
     `stage_at`. `held`: the selection belongs to `window`, and a later one has arrived. `preview`
@@ -176,6 +169,8 @@ class View:
     preview: "Preview | None" = None
     recorded_on: str = ""
     attached: Attached | None = None
+    now: float = 0.0
+    frozen: bool = False
 
     @property
     def variant(self) -> str | None:
@@ -201,7 +196,8 @@ class View:
         """Whether what is shown is of something that runs now, outside this app."""
         return self.attached is not None and self.kind != "replay"
 
-    def silent_s(self, now: float) -> float | None:
+    @property
+    def silent_s(self) -> float | None:
         """For how many seconds nothing was heard of the worker, if it should have said something:
         it sends figures or heartbeats, except while it captures, loads or builds; then only a much
         longer silence means anything. None otherwise. Heartbeats are not recorded, so of a run that
@@ -216,14 +212,15 @@ class View:
             allowed_s += _STEPS_OF_A_WINDOW * rates.step_p99_ns / 1e9
         elif self.interpreted and self.state == "running":
             allowed_s = _WORD_WITHIN_S["building"]
-        silent_s = now - self.heard_at
+        silent_s = self.now - self.heard_at
         return silent_s if silent_s > allowed_s else None
 
-    def progress(self, now: float) -> str:
+    @property
+    def progress(self) -> str:
         """The slow stage in progress, and how long it has taken so far."""
         if not self.detail or self.stage_at is None:
             return self.detail
-        so_far_s = max(now - self.stage_at, 0.0)
+        so_far_s = max(self.now - self.stage_at, 0.0)
         if so_far_s < 1.0:
             return self.detail
         return f"{self.detail}, {so_far_s:.0f} s"
@@ -266,18 +263,19 @@ class View:
             return f"waiting for the first window of {self.variant}"
         return "waiting for the worker"
 
-    def window_note(self, moment: Moment) -> str:
+    @property
+    def window_note(self) -> str:
         """How old the window is, and what makes it differ from the run; "" without a window."""
         window = self.window
         if window is None:
             return ""
         parts = []
-        if moment.frozen:
+        if self.frozen:
             parts.append("frozen")
         elif self.held:
             parts.append("held for what is chosen: esc")
         elif self.kind != "trace":
-            parts.append(f"window {age(moment.now - window.at)} ago")
+            parts.append(f"window {age(self.now - window.at)} ago")
         capture = window.report.capture
         then_ns = capture.unprofiled_step_ns if capture is not None else None
         if self.stats is not None and self.stats.step_p50_ns and then_ns:
@@ -294,20 +292,17 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preview:
-    """The `view` of a recording of what a run is starting to decode, looked at at `moment`; `parts`
-    are those that the run itself has not reported."""
+    """The `view` of a recording of what a run is starting to decode; `parts` are those that the run
+    itself has not reported."""
 
     view: View
-    moment: Moment
     parts: frozenset[Part] = frozenset(("figures", "window"))
 
 
-def stand_in(view: View, moment: Moment, part: Part | None) -> tuple[View, Moment]:
-    """The view, and its moment, for a panel that draws `part` of a run; None draws other things."""
+def stand_in(view: View, part: Part | None) -> View:
+    """The view for a panel that draws `part` of a run; None draws other things."""
     preview = view.preview
-    if preview is None or part not in preview.parts:
-        return view, moment
-    return preview.view, preview.moment
+    return view if preview is None or part not in preview.parts else preview.view
 
 
 def remaining(view: View) -> Preview | None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual import events
 
 from decodescope.analyzer.answer.parts import longest_of_part, lost_by_group, window_of
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
@@ -16,13 +15,13 @@ from decodescope.analyzer.vocabulary.class_colors import GROUP_COLORS, LIMIT_COL
 from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, OpPick
-from decodescope.tui.model.view import PROFILER_MATTERS, Moment, View, Window
-from decodescope.tui.panels.messages import Choose, Resized, Turn
+from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
+from decodescope.tui.panels.messages import Choose, PanelChanged
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import TableRows, text_lines
-from decodescope.tui.style.palette import Glyphs, horizontal_bar
+from decodescope.tui.style.palette import horizontal_bar
 
 _TITLE = "Where the step goes"
 _LEAST_PARTS = 3
@@ -55,18 +54,18 @@ class AnswerPanel(Panel[AnswerData]):
     _picked: AnswerData | Empty = Empty("", "")
     _unfolded = False
     _first = _next = 0
-    # The part at the cursor, the first part that is drawn, the line of its row, the parts drawn.
-    _cursor = _top = _parts_line = _parts_shown = 0
+    # The part at the cursor, and the first part that is drawn.
+    _cursor = _top = 0
 
-    def pick(self, view: View, moment: Moment) -> AnswerData | Empty:
+    def pick(self, view: View) -> AnswerData | Empty:
         if view.window is None:
             return Empty(_TITLE, view.waiting)
         if view.window is not self._window:
-            self._window, self._picked = view.window, _answer_data(view.window, self._brush.glyphs)
+            self._window, self._picked = view.window, _answer_data(view.window)
         return self._picked
 
     def as_text(self, data: AnswerData) -> list[TextLine]:
-        table = text_lines(data.rows, self._brush.inks)
+        table = text_lines(data.rows, self._brush)
         advice = [f"→ {line}" for line in data.lines.next]
         apart = [f"set apart: {data.lines.apart}"] if data.lines.apart else []
         return [data.lines.headline, *table, *data.reasons, *advice, *apart]
@@ -91,8 +90,7 @@ class AnswerPanel(Panel[AnswerData]):
         if self._next and not self._unfolded:
             told[-1] = self._going_on(told[-1], width)
         lines = self._part_lines(data.rows, width, free - len(told))
-        self._parts_line, self._parts_shown = len(rows) + 1, max(len(lines) - 1, 0)
-        hidden = len(data.rows) - self._parts_shown
+        hidden = len(data.rows) - max(len(lines) - 1, 0)
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
         note = "w goes on" if self._unfolded and self._next else note
         return Sheet([*rows, *lines, *told], data.title, note)
@@ -127,24 +125,15 @@ class AnswerPanel(Panel[AnswerData]):
             self.notify(f"{part.part}: nothing of the timeline is of this part alone")
             return
         kind, row = longest
-        self.post_message(Choose(OpPick(row) if kind == "op" else GapPick(row)))
-        self.post_message(Turn("timeline"))
-
-    def on_click(self, event: events.Click) -> None:
-        line = event.y - (self.inset > 0) - self._parts_line
-        if 0 <= line < self._parts_shown:
-            self.action_move(self._top + line - self._cursor)
-            if event.chain == 2:
-                self.action_open_part()
-        else:
-            self.action_fold()
+        pick = OpPick(row) if kind == "op" else GapPick(row)
+        self.post_message(Choose(pick, page="timeline"))
 
     def action_fold(self) -> None:
         """Show the reasons, then those that had no room; after the last ones, hide them."""
         self._first = self._next if self._unfolded else 0
         self._unfolded = self._first > 0 or not self._unfolded
         self._drawn_for = None
-        self.post_message(Resized(self))
+        self.post_message(PanelChanged(self))
 
     def _headline(self, data: AnswerData, width: int) -> list[Row]:
         inks, rows = self._brush.inks, [Row()]
@@ -197,7 +186,7 @@ class AnswerPanel(Panel[AnswerData]):
         return whole.add(words[:width], inks.key)
 
 
-def _answer_data(window: Window, glyphs: Glyphs) -> AnswerData | Empty:
+def _answer_data(window: Window) -> AnswerData | Empty:
     report, answer = window.report, window.report.answer
     if not answer.parts:
         findings = [finding.message for finding in report.health.findings]
@@ -212,7 +201,7 @@ def _answer_data(window: Window, glyphs: Glyphs) -> AnswerData | Empty:
     ratio = answer.profiler_ratio or 0.0
     note = f"the profiler made it {ratio:.2f} times as long" if ratio > PROFILER_MATTERS else ""
     title = _TITLE if answer.step_ns is not None else "Where the time goes"
-    rows = TableRows(answer_table(answer), glyphs)
+    rows = TableRows(answer_table(answer))
     return AnswerData(rows, title, note, lines, tuple(reasons), tuple(_segments(answer)))
 
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from rich.style import Style
@@ -13,9 +14,9 @@ from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.replaying import speed_words
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import GoTo
-from decodescope.tui.panels.panel import KeysNow, Panel
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Row, Sheet
 
 BAR = "▌ "
@@ -48,7 +49,7 @@ class BannerPanel(Panel[Banner | None]):
     NAME = "banner"
     FRAMES = ()
 
-    def pick(self, view: View, moment: Moment) -> Banner | None:
+    def pick(self, view: View) -> Banner | None:
         return view.banner
 
     def draw(self, data: Banner | None, width: int, height: int) -> Sheet:
@@ -84,41 +85,32 @@ def fitting_keys(commands: tuple[Command, ...], width: int) -> tuple[Command, ..
 
 
 class KeysPanel(Panel[tuple[Command, ...]]):
-    """The keys and what they do; each can be clicked."""
+    """The keys that work now, and what they do; each can be clicked. Those of the focused panel
+    hide those of the app. `keymap` has the keys of the user."""
 
     NAME = "keys"
     FRAMES = ()
 
-    _keymap: Mapping[str, str] = MappingProxyType({})
-    _local = KeysNow()
-    _app: tuple[Command, ...] = ()
+    keymap: Mapping[str, str] = MappingProxyType({})
 
-    def use_keys(self, keymap: Mapping[str, str]) -> None:
-        self._keymap = keymap
-
-    def use_local(self, keys: KeysNow) -> None:
-        """Show the keys of the panel that has the focus; they hide those of the app."""
-        if keys != self._local:
-            self._local = keys
-            self._data = self._shown()
-            self._redraw()
-
-    def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        commands = (command for command in offered(view) if command.label)
-        self._app = rekeyed(commands, "app", self._keymap)
-        return self._shown()
-
-    def _shown(self) -> tuple[Command, ...]:
-        local = self._local.commands
-        left = () if self._local.alone else reachable(local, self._app)
-        return (*(command for command in local if command.label), *left)
+    def pick(self, view: View) -> tuple[Command, ...]:
+        panel, local = self.screen.focused if self.is_attached else None, tuple[Command, ...]()
+        everywhere = rekeyed(offered(view), "app", self.keymap)
+        if isinstance(panel, Panel):
+            local = rekeyed(panel.keys_now, panel.scope, self.keymap)
+            everywhere = () if panel.check_consume_key("", None) else reachable(local, everywhere)
+        named = (
+            replace(command, action=f"{scope}.{command.action}")
+            for scope, commands in (("focused", local), ("app", everywhere))
+            for command in commands
+        )
+        return tuple(command for command in named if command.label)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
         row = Row().add(" ", inks.text)
         for command in fitting_keys(data, width - 1):
-            scope = "focused" if command in self._local.commands else "app"
-            click = Style.from_meta({"@click": f"{scope}.{command.action}"})
+            click = Style.from_meta({"@click": command.action})
             row.add(command.shown_key, inks.key + click)
             row.add(f" {command.label}", inks.dim + click).add("  ", inks.text)
         return Sheet([row])
@@ -131,13 +123,11 @@ class TabsPanel(Panel[str]):
     NAME = "tabs"
     FRAMES = ()
 
-    def __init__(
-        self, brush: Brush, view: View, moment: Moment, tabs: Sequence[tuple[str, str, str]]
-    ) -> None:
+    def __init__(self, brush: Brush, view: View, tabs: Sequence[tuple[str, str, str]]) -> None:
         self._tabs = tabs
-        super().__init__(brush, view, moment)
+        super().__init__(brush, view)
 
-    def pick(self, view: View, moment: Moment) -> str:
+    def pick(self, view: View) -> str:
         return view.page
 
     def draw(self, data: str, width: int, height: int) -> Sheet:
@@ -169,11 +159,10 @@ class PlaybackPanel(Panel[Playback | None]):
 
     NAME = "playback"
     FRAMES = ()
-    AGES = True
 
     _track = (0, 0)
 
-    def pick(self, view: View, moment: Moment) -> Playback | None:
+    def pick(self, view: View) -> Playback | None:
         return view.playback
 
     def as_text(self, data: Playback | None) -> list[str]:

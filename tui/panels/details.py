@@ -10,7 +10,7 @@ from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Selection
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 
@@ -37,7 +37,7 @@ class DetailsPanel(Panel[DetailsData]):
     _described: tuple[Selection, Window | None, str] | None = None
     _details: DetailsData | Empty = Empty("Details", "")
 
-    def pick(self, view: View, moment: Moment) -> DetailsData | Empty:
+    def pick(self, view: View) -> DetailsData | Empty:
         described = (view.selection, view.window, view.page)
         if described != self._described:
             self._described, self._first = described, 0
@@ -46,7 +46,7 @@ class DetailsPanel(Panel[DetailsData]):
                 from decodescope.tui.model.describe import describe
 
                 title, lines = describe(view.selection, view.window)
-                self._details = DetailsData(tuple(lines), title)
+                self._details = DetailsData(tuple(line for line in lines if line.text), title)
         return self._details
 
     def draw(self, data: DetailsData, width: int, height: int) -> Sheet:

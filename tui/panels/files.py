@@ -17,7 +17,7 @@ from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import CompletingInput, Completion
@@ -56,20 +56,20 @@ class PathPanel(Panel[PathData]):
 
     NAME = "path"
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+    def __init__(self, brush: Brush, view: View) -> None:
         completion = Completion("files", view.shelf.folder)
         self.field = PathInput(completion, placeholder="a path: tab completes, enter opens")
-        super().__init__(brush, view, moment)
+        super().__init__(brush, view)
 
     def compose(self) -> ComposeResult:
         yield self.field
 
-    def pick(self, view: View, moment: Moment) -> PathData | Empty:
+    def pick(self, view: View) -> PathData | Empty:
         shelf = view.shelf
         return PathData(shelf.typed, _about(shelf), bool(shelf.problem))
 
-    def show(self, view: View, moment: Moment) -> None:
-        super().show(view, moment)
+    def show(self, view: View) -> None:
+        super().show(view)
         if isinstance(self._data, PathData) and self.field.value != self._data.typed:
             with self.field.prevent(Input.Changed):
                 self.field.value = self._data.typed
@@ -148,7 +148,7 @@ class FilesPanel(TablePanel):
             self.post_message(AskFile("open", path))
 
     def action_mark(self) -> None:
-        entries = self._seen[0].shelf.visible()
+        entries = self._seen.shelf.visible()
         entry = next((e for e in entries if (e.place, e.path) == self._cursor_key), None)
         if entry is not None:
             if entry.kind != FOLDER and entry.place != "live":
@@ -156,7 +156,7 @@ class FilesPanel(TablePanel):
             self.action_move(1)
 
     def action_parent(self) -> None:
-        self.post_message(AskFile("open", self._seen[0].shelf.folder.absolute().parent))
+        self.post_message(AskFile("open", self._seen.shelf.folder.absolute().parent))
 
 
 def _about(shelf: Shelf) -> str:

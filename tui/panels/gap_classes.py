@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.style import Style
-from textual import events
 
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
@@ -15,7 +14,7 @@ from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import NOTHING, GapFilter
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
@@ -51,10 +50,8 @@ class GapClassesPanel(Panel[Classes]):
 
     _of: tuple[Window, str | None] | None = None
     _idle_classes: Classes | None = None
-    _shown: Sequence[GapClassRow] = ()
-    _chart = (0, 1)
 
-    def pick(self, view: View, moment: Moment) -> Classes | Empty:
+    def pick(self, view: View) -> Classes | Empty:
         window, within = view.window, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
@@ -82,7 +79,6 @@ class GapClassesPanel(Panel[Classes]):
         room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
         wide = min(max(room // max(len(data.bounds), 1), 1), 6)
         bounds = data.bounds[: max(room, 0)] if len(data.bounds) > room else data.bounds
-        self._chart = (_NAME_CELLS, wide)
         head = Row().left(name.heading, _NAME_CELLS, inks.dim)
         chart = len(bounds) * wide
         title = _CHART_TITLE if chart >= len(_CHART_TITLE) else _CHART_TITLE.split()[-1]
@@ -95,8 +91,8 @@ class GapClassesPanel(Panel[Classes]):
             subs = [line for line in lines if line.sub]
             subs.sort(key=lambda line: line.total.total_ns, reverse=True)
             lines = [line for line in lines if not line.sub or line in subs[: max(room, 0)]]
-        lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
-        rows = [head, *(self._line(line, data, bounds, kept, width) for line in lines)]
+        lines = _around(lines, data.chosen.gap_class, max(height - 1, 1))
+        rows = [head, *(self._line(line, data, bounds, kept, width, wide) for line in lines)]
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
         return Sheet(rows, TITLE, self._place(data))
@@ -122,21 +118,6 @@ class GapClassesPanel(Panel[Classes]):
             chosen = bucket(bounds[place]) if place >= 0 else None
             self.post_message(Sift(replace(data.chosen, bucket_ns=chosen)))
 
-    def on_click(self, event: events.Click) -> None:
-        place, x = event.y - 2, event.x - self.inset
-        if not isinstance(data := self._data, Classes) or not 0 <= place < len(self._shown):
-            return
-        line, (start, wide) = self._shown[place], self._chart
-        if line.sub:
-            return
-        chosen = replace(data.chosen, gap_class=line.gap_class, bucket_ns=None)
-        cell = (x - start) // wide
-        if 0 <= cell < len(data.bounds):
-            bound = data.bounds[cell]
-            if bound in dict(line.total.histogram):
-                chosen = replace(chosen, bucket_ns=bucket(bound))
-        self.post_message(Sift(chosen))
-
     def _line(
         self,
         line: GapClassRow,
@@ -144,6 +125,7 @@ class GapClassesPanel(Panel[Classes]):
         bounds: Sequence[int],
         kept: Sequence[Column[GapClassRow]],
         width: int,
+        wide: int,
     ) -> Row:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         chosen = not line.sub and line.gap_class == data.chosen.gap_class
@@ -161,7 +143,7 @@ class GapClassesPanel(Panel[Classes]):
             level = _level(number, most, len(glyphs.ramp) - 1)
             picked = chosen and data.chosen.bucket_ns == bucket(bound)
             style = hue + (Style(reverse=True) if picked else over)
-            row.add(glyphs.ramp[level] * self._chart[1], style)
+            row.add(glyphs.ramp[level] * wide, style)
         end = width - sum(map(_figure_cells, kept))
         row.add(" " * max(end - row.cells, 0), over)
         for column in kept:

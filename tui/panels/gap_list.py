@@ -32,8 +32,8 @@ from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Pick
 from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.gap_classes import no_gaps
-from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.sheet import Empty
+from decodescope.tui.panels.messages import Choose
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import (
     Cell,
     ColumnRows,
@@ -44,7 +44,7 @@ from decodescope.tui.panels.table_rows import (
     ranked,
 )
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
-from decodescope.tui.style.palette import Glyphs, Inks
+from decodescope.tui.style.palette import Inks
 
 TITLE = "Gaps"
 _KEPT_REPORTS = 2_048
@@ -117,11 +117,11 @@ class GapRows(ColumnRows):
     def report(self, row: int) -> GapReport:
         return self._report(int(self.gaps[row]))
 
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
         gap = self.report(row)
-        mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
-        causes = self.causes(row, inks)
-        drawn = (draw(gap, inks, max(room + more, 1)) for draw, more in self._drawings)
+        mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if brush.inks.letters else ""
+        causes = self.causes(row, brush.inks)
+        drawn = (draw(gap, brush, max(room + more, 1)) for draw, more in self._drawings)
         return [replace(causes, text=mark + causes.text), *drawn]
 
     def causes(self, row: int, inks: Inks) -> Cell:
@@ -136,17 +136,13 @@ class GapGroupRows(Rows):
     the group. The key of a group is its pick, that of a gap as in `GapRows`."""
 
     def __init__(
-        self,
-        window: Window,
-        groups: Sequence[GapGroup],
-        below: Mapping[int, Int64s],
-        glyphs: Glyphs,
+        self, window: Window, groups: Sequence[GapGroup], below: Mapping[int, Int64s]
     ) -> None:
         names = ShortNames(name for group in groups for name in (group.prev, group.next))
         columns = gap_group_columns(sum(group.total_ns for group in groups), names)
         table = Table("groups", columns, groups, mark=lambda group: Mark("gap", group.gap_class))
         branches = [Branch(_pick(group), is_open=row in below) for row, group in enumerate(groups)]
-        self._groups = TreeRows(table, branches, glyphs)
+        self._groups = TreeRows(table, branches)
         self._several = len(window.analysis.busy) > 1
         self.columns = self._groups.columns
         self.gaps = GapRows(window, np.concatenate([np.arange(0), *below.values()]))
@@ -170,10 +166,10 @@ class GapGroupRows(Rows):
             return self._groups.branch(row)
         return Branch(self.gaps.key(gap), self._groups.key(int(self._above[gap])), 1)
 
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        gap = row - len(self._groups)
+    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
+        gap, inks = row - len(self._groups), brush.inks
         if gap < 0:
-            return self._groups.cells(row, inks, room)
+            return self._groups.cells(row, brush, room)
         report, causes = self.gaps.report(gap), self.gaps.causes(gap, inks)
         where = report.range or host_words(report) or ""
         step = "" if report.step is None else f"step {report.step} "
@@ -215,15 +211,14 @@ class GapListPanel(TreePanel):
 
     NAME = "gap_list"
     COMMANDS = commands_of("rows", "open", "tree", "grouped")
+    SOURCE = ("window", "waiting", "selection.within", "selection.gaps", "_by_group", "_turned")
 
     _by_group = True
     # Of the groups that are listed: the window, the rows of all gaps, and where each group begins.
     _grouped: tuple[Window, Int64s, Int64s] | None = None
 
     def source(self, view: View) -> object:
-        selection = view.selection
-        of = (view.window, view.waiting, selection.within, selection.gaps)
-        return *of, self._by_group, self._turned, self._group_of(view)
+        return super().source(view), self._group_of(view)
 
     def rows(self, view: View) -> Rows | Empty:
         from decodescope.tui.model.describe import gap_choice
@@ -255,7 +250,7 @@ class GapListPanel(TreePanel):
             for row, group in enumerate(groups)
             if row == picked or self.is_open(_pick(group))
         }
-        return GapGroupRows(window, groups, below, self._brush.glyphs)
+        return GapGroupRows(window, groups, below)
 
     def pick_of(self, key: Hashable) -> Pick | None:
         if isinstance(key, GapGroupPick):
@@ -269,15 +264,14 @@ class GapListPanel(TreePanel):
         return pick if isinstance(pick, GapGroupPick) else None
 
     def opened(self, key: Hashable) -> None:
-        self.post_message(Choose(self.pick_of(key)))
-        if isinstance(key, GapGroupPick):
+        is_group = isinstance(key, GapGroupPick)
+        self.post_message(Choose(self.pick_of(key), page="" if is_group else "timeline"))
+        if is_group:
             self.action_fold()
-        else:
-            self.post_message(Turn("timeline"))
 
     def action_group(self) -> None:
         self._by_group = not self._by_group
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def _group_of(self, view: View) -> int | None:
         """The group of the gap that is selected, None without one."""

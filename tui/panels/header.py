@@ -12,12 +12,13 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
     live_bandwidth,
 )
+from decodescope.analyzer.tables.servers_table import SERVER_COLUMNS
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import bound_words
 from decodescope.tui.model.attached import Attached
-from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, Moment, View
+from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
 
@@ -51,22 +52,21 @@ class TitlePanel(Panel[TitleData]):
 
     NAME = "title"
     FRAMES = ()
-    AGES = True
 
-    def pick(self, view: View, moment: Moment) -> TitleData:
+    def pick(self, view: View) -> TitleData:
         badges: list[tuple[str, BadgeTone]] = []
-        if moment.frozen:
+        if view.frozen:
             badges.append(("frozen", "warn"))
         if view.following:
             badges.append(("following", "accent"))
         elif view.kind == "replay":
             badges.append(("replay", "warn"))
         text, tone = view.state, _BADGE_TONES.get(view.state, "warn")
-        if (silent_s := view.silent_s(moment.now)) is not None:
+        if (silent_s := view.silent_s) is not None:
             remedy = "" if view.following else ", R restarts it"
             text, tone = f"no word from the worker for {silent_s:.0f} s{remedy}", "bad"
         elif view.detail and view.state in _DETAILED:
-            stage = view.progress(moment.now)
+            stage = view.progress
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
         if view.playback is not None and not view.following:
             text = view.playback.state
@@ -74,7 +74,7 @@ class TitlePanel(Panel[TitleData]):
         if not view.is_attached or view.state != "trace":
             badges.append((text, tone))
         if view.attached is not None and (view.is_attached or view.attached.problem):
-            badges.append(_target_badge(view.attached, moment))
+            badges.append(_target_badge(view.attached, view.now))
         if view.recording:
             badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
@@ -107,8 +107,8 @@ class TitlePanel(Panel[TitleData]):
         return Sheet([row])
 
 
-def _target_badge(attached: Attached, moment: Moment) -> tuple[str, BadgeTone]:
-    if silence := attached.silence(moment.now):
+def _target_badge(attached: Attached, now: float) -> tuple[str, BadgeTone]:
+    if silence := attached.silence(now):
         return silence, "bad"
     return (attached.stage, "warn") if attached.stage else ("attached", "accent")
 
@@ -156,10 +156,9 @@ class StripPanel(Panel[tuple[Figure, ...]]):
 
     NAME = "strip"
     FRAMES = ()
-    AGES = True
     PART = "figures"
 
-    def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
+    def pick(self, view: View) -> tuple[Figure, ...]:
         window = _window_figures(view)
         if view.attached is not None:
             # After the server's own figures, but for a step that the user chose.
@@ -171,7 +170,7 @@ class StripPanel(Panel[tuple[Figure, ...]]):
             *_server_figures(view),
             *window,
             *_meter_figures(view),
-            *_freshness_figures(view, moment),
+            *_freshness_figures(view),
         )
 
     def as_text(self, data: tuple[Figure, ...]) -> list[str]:
@@ -210,31 +209,31 @@ def _speed_figures(view: View) -> list[Figure]:
     return figures
 
 
+# The words around each figure. Both times are those between two tokens of a request.
+_SERVER_WORDS = {
+    "generated_per_s": ("", "{}", "tok/s"),
+    "running": ("", "{}", "running"),
+    "waiting": ("", "{}", "waiting"),
+    "kv_fill": ("KV", "{} %", ""),
+    "inter_token_p50_s": ("inter-token p50", "{}", "ms"),
+    "inter_token_p99_s": ("p99", "{}", "ms"),
+    "prompt_per_s": ("prefill", "{}", "tok/s"),
+}
+
+
 def _server_figures(view: View) -> list[Figure]:
     sample = view.attached.sample if view.attached is not None else None
     if view.attached is None or sample is None or sample.figures is None:
         return []
     tone: FigureTone = "dim" if view.attached.problem else "strong"
     lead: FigureTone = "dim" if view.attached.problem else "accent"
-    now = sample.figures
-    figures: list[Figure] = []
-    if now.generated_per_s is not None:
-        figures.append(Figure("", fmt.rate(now.generated_per_s), "tok/s", 0, lead))
-    if now.running is not None:
-        figures.append(Figure("", fmt.number(now.running), "running", 1, tone))
-    if now.waiting is not None:
-        figures.append(Figure("", fmt.number(now.waiting), "waiting", 2, tone))
-    if now.kv_fill is not None:
-        figures.append(Figure("KV", f"{fmt.percent(now.kv_fill)} %", "", 3, tone))
-    # Both are of the time between two tokens of a request.
-    if now.inter_token_p50_s is not None:
-        p50 = fmt.milliseconds(now.inter_token_p50_s * 1e9)
-        figures.append(Figure("inter-token p50", p50, "ms", 4, tone))
-    if now.inter_token_p99_s is not None:
-        p99 = fmt.milliseconds(now.inter_token_p99_s * 1e9)
-        figures.append(Figure("p99", p99, "ms", 5, tone))
-    if now.prompt_per_s is not None:
-        figures.append(Figure("prefill", fmt.rate(now.prompt_per_s), "tok/s", 6, tone))
+    figures = []
+    for column in SERVER_COLUMNS:
+        if column.key in _SERVER_WORDS and column.figure(sample.figures) is not None:
+            before, text, after = _SERVER_WORDS[column.key]
+            text = text.format(column.cell(sample.figures))
+            ink = tone if column.priority else lead
+            figures.append(Figure(before, text, after, column.priority, ink))
     return figures
 
 
@@ -289,12 +288,12 @@ def _meter_figures(view: View) -> list[Figure]:
     return figures
 
 
-def _freshness_figures(view: View, moment: Moment) -> list[Figure]:
+def _freshness_figures(view: View) -> list[Figure]:
     figures = []
-    if moment.frozen:
+    if view.frozen:
         figures.append(Figure("", "frozen", "", 1, "warn"))
     elif view.stats is not None and view.stats_at is not None:
-        seconds = moment.now - view.stats_at
+        seconds = view.now - view.stats_at
         if seconds > STALE_AFTER_S and (view.live_figures or view.died is not None):
             figures.append(Figure("", fmt.age(seconds), "old", 1, "warn"))
     if view.stats is not None and view.stats.dropped:

@@ -31,11 +31,10 @@ from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick
 from decodescope.tui.model.view import View, Window
-from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.sheet import Empty
+from decodescope.tui.panels.messages import Choose
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
-from decodescope.tui.style.palette import Inks
 
 
 class LaunchRows(ColumnRows):
@@ -85,9 +84,9 @@ class LaunchRows(ColumnRows):
         row = int(self._op.searchsorted(key))
         return row if row < len(self._op) and self._op[row] == key else None
 
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
         launch = self._launch(row)
-        return [draw(launch, inks, room) for draw in self._drawings]
+        return [draw(launch, brush, room) for draw in self._drawings]
 
     def _launch(self, row: int) -> LaunchRow:
         figures: dict[str, Any] = {key: int(column[row]) for key, column in self._launches.items()}
@@ -114,16 +113,13 @@ class KernelTablePanel(TreePanel):
 
     NAME = "kernels"
     COMMANDS = commands_of("rows", "open", "tree", "grouped", "kernels")
+    SOURCE = ("window", "waiting", "selection.within", "_open", "_by", "_turned")
 
     _open: str | tuple[int, str] | None = None
     _by = _BY_NAME
     _groups: tuple[Window | None, str | None, str, Sequence[KernelGroup]] = (None, None, "", ())
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
-
-    def source(self, view: View) -> object:
-        grouped = (self._by, self._turned)
-        return view.window, view.selection.within, self._open, view.waiting, grouped
 
     def rows(self, view: View) -> Rows | Empty:
         window, self._within = view.window, view.selection.within
@@ -151,7 +147,7 @@ class KernelTablePanel(TreePanel):
             return Empty(self._title, f"no {noun} in this {where}")
         if by:
             return self._tree(window, view.on_cpu)
-        return TableRows(_table(window, kernels, view.on_cpu), self._brush.glyphs)
+        return TableRows(_table(window, kernels, view.on_cpu))
 
     def pick_of(self, key: Hashable) -> Pick | None:
         if isinstance(key, int):
@@ -159,8 +155,8 @@ class KernelTablePanel(TreePanel):
         return key if isinstance(key, KernelGroupPick) else KernelPick(_name(key))
 
     def key_of(self, pick: Pick | None) -> Hashable:
-        if isinstance(pick, OpPick) and self._open is None and self._seen[0].window is not None:
-            trace = self._seen[0].window.analysis.trace
+        if isinstance(pick, OpPick) and self._open is None and self._seen.window is not None:
+            trace = self._seen.window.analysis.trace
             pick = KernelPick(trace.names[trace.ops.name[pick.row]])
         if isinstance(pick, KernelPick):
             # Of a kernel in several groups, the row at the cursor.
@@ -169,10 +165,9 @@ class KernelTablePanel(TreePanel):
         return pick.row if isinstance(pick, OpPick) else pick
 
     def opened(self, key: Hashable) -> None:
-        window = self._seen[0].window
+        window = self._seen.window
         if isinstance(key, int):
-            self.post_message(Choose(OpPick(key)))
-            self.post_message(Turn("timeline"))
+            self.post_message(Choose(OpPick(key), page="timeline"))
         elif isinstance(key, KernelGroupPick):
             self.post_message(Choose(key))
             self.action_fold()
@@ -195,7 +190,7 @@ class KernelTablePanel(TreePanel):
         self.post_message(Choose(KernelPick(_name(key))))
 
     def action_group(self) -> None:
-        window = self._seen[0].window
+        window = self._seen.window
         if window is None or self._open is not None:
             return
         ways = (_BY_NAME, *groupings(window.analysis))
@@ -203,7 +198,7 @@ class KernelTablePanel(TreePanel):
         self._by = ways[place % len(ways)]
         if len(ways) == 1:
             self.app.notify("This trace has no roles, layers or modules.", severity="warning")
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def _tree(self, window: Window, on_cpu: bool) -> TreeRows[KernelReport]:
         if self._groups[:3] != (window, self._within, self._by):
@@ -230,7 +225,7 @@ class KernelTablePanel(TreePanel):
             return Mark("family", family_of(largest.get(kernel.name, kernel.name)))
 
         table = replace(table, columns=(replace(name, fit=fitted), *others), mark=mark)
-        return TreeRows(table, branches, self._brush.glyphs)
+        return TreeRows(table, branches)
 
     def _launches(self, window: Window, key: str | tuple[int, str]) -> LaunchRows:
         launches = kernel_launches(window.analysis, _name(key), self._within)

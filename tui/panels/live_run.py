@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any
 
 from rich.style import Style
 
@@ -15,7 +14,7 @@ from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.text.formatting import number, percent, rate
 from decodescope.tui.commands import CHOICE_KEYS
-from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
+from decodescope.tui.model.view import Choice, SpeedSample, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped_tail
 from decodescope.tui.panels.table_layout import TableLayout
@@ -110,7 +109,7 @@ class HistoryPanel(Panel[HistoryData]):
     NAME = "history"
     PART = "figures"
 
-    def pick(self, view: View, moment: Moment) -> HistoryData | Empty:
+    def pick(self, view: View) -> HistoryData | Empty:
         if not view.samples:
             return Empty("tok/s", "not timed" if view.interpreted else "no measurement yet")
         stats = view.stats
@@ -213,7 +212,7 @@ class VariantsPanel(Panel[VariantsData]):
 
     NAME = "variants"
 
-    def pick(self, view: View, moment: Moment) -> VariantsData | Empty:
+    def pick(self, view: View) -> VariantsData | Empty:
         title = "Traces" if view.kind == "trace" else "Variants"
         title = "Windows" if view.attached is not None else title
         if not view.choices:
@@ -266,7 +265,7 @@ class TextPanel(Panel[tuple[str, str]]):
 
     NAME = "text"
 
-    def pick(self, view: View, moment: Moment) -> tuple[str, str] | Empty:
+    def pick(self, view: View) -> tuple[str, str] | Empty:
         stats = view.stats
         if stats is None or not stats.text:
             return Empty(TITLE, "")
@@ -291,7 +290,7 @@ class ServersPanel(Panel[ServerFigures]):
 
     NAME = "servers"
 
-    def pick(self, view: View, moment: Moment) -> ServerFigures | Empty:
+    def pick(self, view: View) -> ServerFigures | Empty:
         sample = None if view.attached is None else view.attached.sample
         if sample is None or sample.figures is None or not sample.figures.servers:
             return Empty(_SERVERS, "one server")
@@ -301,10 +300,8 @@ class ServersPanel(Panel[ServerFigures]):
         return 0 if isinstance(self._data, Empty) else len(self._data.servers) + 2
 
     def as_text(self, data: ServerFigures) -> list[TextLine]:
-        return [_SERVERS, *text_lines(self._rows(data), self._brush.inks)]
+        return [_SERVERS, *text_lines(TableRows(servers_table(data)), self._brush)]
 
     def draw(self, data: ServerFigures, width: int, height: int) -> Sheet:
-        return Sheet(TableLayout().lines(self._rows(data), width, height, self._brush), _SERVERS)
-
-    def _rows(self, data: ServerFigures) -> TableRows[Any]:
-        return TableRows(servers_table(data), self._brush.glyphs)
+        rows = TableRows(servers_table(data))
+        return Sheet(TableLayout().lines(rows, width, height, self._brush), _SERVERS)

@@ -1,6 +1,5 @@
 """The table of log lines, and the whole line at the cursor below it."""
 
-from collections.abc import Hashable
 from operator import attrgetter
 
 from decodescope.analyzer.tables import kinds
@@ -23,11 +22,9 @@ class LogTablePanel(TablePanel):
 
     NAME = "log"
     COMMANDS = commands_of("rows", "log")
+    SOURCE = ("log", "_least")
 
     _least = 0
-
-    def source(self, view: View) -> object:
-        return view.log, self._least
 
     def rows(self, view: View) -> Rows | Empty:
         if not view.log:
@@ -55,12 +52,9 @@ class LogTablePanel(TablePanel):
         sheet.rows += [Row().add(piece, inks.text) for piece in whole[:room]]
         return sheet
 
-    def moved(self, key: Hashable) -> None:
-        """A line is shown below the table; it selects nothing in the window."""
-
     def action_level(self) -> None:
         self._least = (self._least + 1) % len(_LEVELS)
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def action_copy_line(self) -> None:
         line = self._line_at_cursor()
@@ -69,7 +63,7 @@ class LogTablePanel(TablePanel):
             self.app.notify("The line is on the clipboard.")
 
     def _line_at_cursor(self) -> LogLine | None:
-        log = self._seen[0].log
+        log = self._seen.log
         return next((line for line in log if line.number == self._cursor_key), None)
 
     def _replace(self, rows: Rows | Empty) -> None:

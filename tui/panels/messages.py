@@ -1,6 +1,6 @@
 """The requests of panels to the app."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +10,12 @@ from textual.widget import Widget
 from decodescope.tui.model.picks import GapFilter, Pick
 
 
+@dataclass
 class PageRequest(Message):
-    """A request that changes no run and no file: what is selected, and which page is shown."""
+    """A request that changes no run and no file: what is selected, and the `page` that is shown
+    then, "" for the same."""
+
+    page: str = field(default="", kw_only=True)
 
 
 @dataclass
@@ -43,13 +47,6 @@ class ChooseStep(PageRequest):
 
 
 @dataclass
-class Turn(PageRequest):
-    """Show the page with this name."""
-
-    page: str
-
-
-@dataclass
 class GoTo(Message):
     """Go to this time of a replay."""
 
@@ -69,8 +66,9 @@ class AskFile(Message):
 
 
 @dataclass
-class Resized(Message):
-    """The `panel` wants another number of rows (`Panel.wanted_rows`), and is not drawn yet."""
+class PanelChanged(Message):
+    """The `panel` takes other keys, or wants another number of rows (`Panel.wanted_rows`) and is
+    not drawn yet."""
 
     panel: Widget
 
@@ -84,7 +82,3 @@ class AskComparison(Message):
     do: Literal["start", "cancel", "toggle", "rounds", "side", "file", "end_worker"]
     name: str = ""
     by: int = 0
-
-
-class KeysChanged(Message):
-    """The panel takes other keys than before."""

@@ -1,7 +1,6 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
@@ -12,61 +11,49 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command, bindings, rekeyed
-from decodescope.tui.model.view import Moment, Part, View
-from decodescope.tui.panels.messages import KeysChanged
+from decodescope.tui.commands import Command, bindings
+from decodescope.tui.model.view import Part, View
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
 Data = TypeVar("Data")
 _GREYED, _BRIGHT = Style(dim=True), Style(dim=False)
 
 
-@dataclass(frozen=True, slots=True)
-class KeysNow:
-    """The keys that a panel takes now; `alone`: the app takes none."""
-
-    commands: tuple[Command, ...] = ()
-    alone: bool = False
-
-
 class Panel(Widget, Generic[Data], can_focus=False):
     """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
     `NAME` is its place in the layout, its id, and its table in a keymap. `FRAMES` are the kinds of
-    frame it is drawn in. `AGES`: it says how old its figures are. `PART`: what a starting run has
-    to report for it; until then it may show a recording, dim and marked, and so keeps nothing of
-    what it shows. `COMMANDS` are its keys, `commands` the same with the user's; a panel that has
-    some takes the focus.
+    frame it is drawn in. `PART`: what a starting run has to report for it; until then it may show a
+    recording, dim and marked, and so keeps nothing of what it shows. `COMMANDS` are its keys, named
+    after `scope` in a keymap; a panel that has some takes the focus.
     """
 
     NAME: ClassVar[str]
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
-    AGES: ClassVar[bool] = False
     PART: ClassVar[Part | None] = None
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
-    _scope: ClassVar[str] = ""
+    scope: ClassVar[str] = ""
     ALLOW_SELECT = False
     # Of other widgets a new size asks for a second layout, and a paint after it: nothing scrolls.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "COMMANDS" in vars(cls):
-            cls._scope = getattr(cls, "NAME", "table")
-            cls.BINDINGS = bindings(cls.COMMANDS, cls._scope)
+            cls.scope = getattr(cls, "NAME", "table")
+            cls.BINDINGS = bindings(cls.COMMANDS, cls.scope)
             options.setdefault("can_focus", bool(cls.COMMANDS))
         super().__init_subclass__(**options)
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+    def __init__(self, brush: Brush, view: View) -> None:
         super().__init__(id=self.NAME)
-        self.commands = self.COMMANDS
         self._brush = brush
         self._recorded_on = ""
-        self._seen = (view, moment)
+        self._seen = view
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
-        self._data = self.pick(view, moment)
+        self._data = self.pick(view)
 
-    def pick(self, view: View, moment: Moment) -> Data | Empty:
+    def pick(self, view: View) -> Data | Empty:
         """The part of `view` to draw. Figures are picked, never computed."""
         raise NotImplementedError
 
@@ -86,29 +73,24 @@ class Panel(Widget, Generic[Data], can_focus=False):
         """The rows that it could fill at this width; None leaves the layout to the page."""
         return None
 
-    def show(self, view: View, moment: Moment) -> None:
+    def show(self, view: View) -> None:
         """Show `view`; does nothing if the picked data did not change."""
-        before, self._seen = self.keys_now, (view, moment)
-        data = self.pick(view, moment)
+        self._seen = view
+        data = self.pick(view)
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
-        if self.has_focus and self.keys_now != before:
-            self.post_message(KeysChanged())
 
     @property
-    def keys_now(self) -> KeysNow:
+    def keys_now(self) -> tuple[Command, ...]:
+        """Its commands that do something now, for the footer."""
         idle = self.idle_actions()
-        return KeysNow(tuple(command for command in self.commands if command.action not in idle))
+        return tuple(command for command in self.COMMANDS if command.action not in idle)
 
     def idle_actions(self) -> Set[str]:
         """The actions of its commands that do nothing now, which the footer leaves out."""
         empty = isinstance(self._data, Empty)
-        return {command.action for command in self.commands} if empty else frozenset()
-
-    def use_keys(self, keymap: Mapping[str, str]) -> None:
-        """Name the user's keys in `commands`."""
-        self.commands = rekeyed(self.COMMANDS, self._scope, keymap)
+        return {command.action for command in self.COMMANDS} if empty else frozenset()
 
     def use(self, brush: Brush) -> None:
         """Draw with other styles, glyphs or another frame from now on."""
@@ -171,7 +153,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         return self.draw(self._data, width, height)
 
     def _unframed(self, width: int, height: int) -> list[Row]:
-        start = self.mark_cells(width)
+        start = min(cell_len(self._mark(width * 3 // 5)), width)
         rows = self._sheet(width - start, height).rows
         if start:
             mark = self._brush.inks.chip(self._brush.inks.warn) + _BRIGHT
@@ -190,10 +172,6 @@ class Panel(Widget, Generic[Data], can_focus=False):
         part = "figures" if self.PART == "figures" else "window"
         long = f"{short.rstrip()}: shown until this run's first {part} "
         return long if cell_len(long) <= room else short
-
-    def mark_cells(self, width: int) -> int:
-        """The cells that the mark takes in a panel without a frame."""
-        return min(cell_len(self._mark(width * 3 // 5)), width)
 
     def _ruled(self, width: int, height: int) -> list[Row]:
         inner = max(width - 2, 0)

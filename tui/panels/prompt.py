@@ -15,10 +15,10 @@ from textual.strip import Strip
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from decodescope.tui.commands import commands_of
+from decodescope.tui.commands import Command, commands_of
 from decodescope.tui.model.shelf import FOLDER, FileEntry, Shelf, folder_of, names_in
-from decodescope.tui.panels.messages import KeysChanged
-from decodescope.tui.panels.panel import Data, KeysNow, Panel
+from decodescope.tui.panels.messages import PanelChanged
+from decodescope.tui.panels.panel import Data, Panel
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.style.palette import Inks
 
@@ -51,9 +51,6 @@ class Prompt:
         return Row().add(self.label, inks.key).add(self.text, inks.strong).add("▏", inks.accent)
 
 
-_PROMPT_KEYS = KeysNow(commands_of("prompt"), alone=True)
-
-
 class PromptPanel(Panel[Data]):
     """A panel with a search, which may have a prompt: it takes every key while there is one."""
 
@@ -64,13 +61,13 @@ class PromptPanel(Panel[Data]):
         self._ask(Prompt("/", self._search))
 
     @property
-    def keys_now(self) -> KeysNow:
-        return _PROMPT_KEYS if self._prompt is not None else super().keys_now
+    def keys_now(self) -> tuple[Command, ...]:
+        return commands_of("prompt") if self._prompt is not None else super().keys_now
 
     def _ask(self, prompt: Prompt | None) -> None:
         """Edit `prompt`, or no longer."""
         self._prompt = prompt
-        self.post_message(KeysChanged())
+        self.post_message(PanelChanged(self))
         self._redraw()
 
     def edited(self, prompt: Prompt, key: str) -> None:

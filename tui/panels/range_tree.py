@@ -10,8 +10,8 @@ from decodescope.analyzer.tables.ranges_table import RangeLine, range_lines, tab
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import View, Window
-from decodescope.tui.panels.messages import Narrow, Turn
-from decodescope.tui.panels.sheet import Empty
+from decodescope.tui.panels.messages import Narrow
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table_rows import Cell, Rows
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
 from decodescope.tui.style.palette import Inks
@@ -45,13 +45,13 @@ class RangeRows(TreeRows[RangeLine]):
         super().__init__(replace(table, tone=None), branches)
         self._within = within
 
-    def lead(self, row: int, inks: Inks) -> str:
-        inferred = inks.letters and self.lines[row].range.kind == "inferred"
-        return super().lead(row, inks) + "~" * inferred
+    def lead(self, row: int, brush: Brush) -> str:
+        inferred = brush.inks.letters and self.lines[row].range.kind == "inferred"
+        return super().lead(row, brush) + "~" * inferred
 
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        name, *others = super().cells(row, inks, room)
-        node = self.lines[row].range
+    def cells(self, row: int, brush: Brush, room: int) -> list[Cell]:
+        name, *others = super().cells(row, brush, room)
+        node, inks = self.lines[row].range, brush.inks
         style = inks.accent if self._within == node.path else _style(node.kind, inks)
         return [replace(name, style=style), *others]
 
@@ -61,12 +61,10 @@ class RangeTreePanel(TreePanel):
 
     NAME = "range_tree"
     COMMANDS = commands_of("rows", "tree", "range_tree")
+    SOURCE = ("window", "waiting", "selection.within", "_turned", "_by_layer")
     OPEN = True
 
     _by_layer = True
-
-    def source(self, view: View) -> object:
-        return view.window, view.waiting, view.selection.within, self._turned, self._by_layer
 
     def rows(self, view: View) -> Rows | Empty:
         window = view.window
@@ -99,17 +97,16 @@ class RangeTreePanel(TreePanel):
 
     def opened(self, key: Hashable) -> None:
         """Narrow every page to the range, or widen again."""
-        within = self._seen[0].selection.within
+        within = self._seen.selection.within
         self.post_message(Narrow(None if within == key else str(key)))
 
     def action_layers(self) -> None:
         self._by_layer = not self._by_layer
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def action_gaps(self) -> None:
         if (branch := self._branch()) is not None:
-            self.post_message(Narrow(str(branch.key)))
-            self.post_message(Turn("gaps"))
+            self.post_message(Narrow(str(branch.key), page="gaps"))
 
 
 def _style(kind: RangeKind, inks: Inks) -> Style:

@@ -7,7 +7,6 @@ from operator import attrgetter
 
 from rich.cells import cell_len
 from rich.style import Style
-from textual import events
 
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
@@ -17,8 +16,8 @@ from decodescope.analyzer.text.formatting import flops_rate, percent, significan
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
-from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.model.view import View, Window
+from decodescope.tui.panels.messages import Choose, PageRequest
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.style.palette import Inks
@@ -84,16 +83,15 @@ class RooflinePanel(Panel[RooflineData]):
 
     _of: Window | None = None
     _model: RooflineModel | None = None
-    # The column, the row and the kernel of each mark of the plot.
-    _marks: Sequence[tuple[int, int, str]] = ()
 
-    def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
+    def pick(self, view: View) -> RooflineData | Empty:
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
         if window is not self._of or self._model is None:
             self._of, self._model = window, roofline_model(window.report)
-        model, chosen = self._model, view.selection.pick
+        model = self._model
+        chosen = view.selection.pick
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
         selected = chosen.name if isinstance(chosen, KernelPick) else None
@@ -105,7 +103,6 @@ class RooflinePanel(Panel[RooflineData]):
     def draw(self, data: RooflineData, width: int, height: int) -> Sheet:
         rows: list[Row] = []
         plot = height - 3
-        self._marks = ()
         if plot >= _LEAST_PLOT and width > 3 * _GUTTER:
             rows = self._plot(data, width - _GUTTER, plot)
         if height > len(rows) + 1:
@@ -133,13 +130,7 @@ class RooflinePanel(Panel[RooflineData]):
 
     def action_open_kernel(self) -> None:
         if isinstance(data := self._data, RooflineData) and data.selected is not None:
-            self.post_message(Turn("kernels"))
-
-    def on_click(self, event: events.Click) -> None:
-        x, y = event.x - self.inset, event.y - 1
-        if self._marks:
-            nearest = min(self._marks, key=lambda mark: abs(mark[0] - x) + 2 * abs(mark[1] - y))
-            self.post_message(Choose(KernelPick(nearest[2])))
+            self.post_message(PageRequest(page="kernels"))
 
     def _plot(self, data: RooflineData, width: int, height: int) -> list[Row]:
         inks = self._brush.inks
@@ -155,7 +146,6 @@ class RooflinePanel(Panel[RooflineData]):
 
         _ceilings(model, across, upward, inks, put)
         total_ns = sum(point.ns for point in model.points) or 1
-        self._marks = marks = list[tuple[int, int, str]]()
         for point in sorted(
             model.points, key=lambda point: (point.name == data.selected, point.ns)
         ):
@@ -163,7 +153,6 @@ class RooflinePanel(Panel[RooflineData]):
             text, shift = _mark(point, point.ns / total_ns, point.name == data.selected)
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
-            marks.append((x + _GUTTER, height - 1 - y, point.name))
         if (step := model.step) is not None:
             put(across.cell(step.intensity), upward.cell(step.flops_per_s), "S", inks.strong)
         rows = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 
@@ -22,17 +22,16 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     """Tracks of one device during the median step; without steps, during all ops."""
 
     NAME = "timeline_top"
-    AGES = True
     PART = "window"
-    _drawn: tuple[object, list[Row], str] | None = None
+    _drawn: tuple[object, list[Row]] | None = None
 
-    def pick(self, view: View, moment: Moment) -> tuple[Window, str] | Empty:
+    def pick(self, view: View) -> tuple[Window, str] | Empty:
         window = view.window
         if window is None:
             return Empty("Step", view.waiting)
         if not window.tracks.busy.part.size:
             return Empty("Step", "nothing ran in this window")
-        return window, view.window_note(moment)
+        return window, view.window_note
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._data, Empty):
@@ -46,8 +45,8 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
         window, note = data
         key = (window, width, height, self._brush)
         if self._drawn is None or self._drawn[0] != key:
-            self._drawn = (key, self._rows(window.tracks, width, height), _title(window))
-        return Sheet(list(self._drawn[1]), self._drawn[2], note)
+            self._drawn = (key, self._rows(window.tracks, width, height))
+        return Sheet(list(self._drawn[1]), _title(window), note)
 
     def _rows(self, step_tracks: "Tracks", width: int, height: int) -> list[Row]:
         from decodescope.tui.model.look import look_at
@@ -59,9 +58,8 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
         # Letters below the ops and the gaps say more than further tracks.
         tracks = _home_tracks(step_tracks, max(body - 2, 2) if letters else body)
         gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
-        columns = max(width - gutter, 1)
-        look = look_at(tracks, columns)
-        canvas = Canvas(look, self._brush.inks, self._brush.glyphs, columns, gutter)
+        look = look_at(tracks, max(width - gutter, 1))
+        canvas = Canvas(look, self._brush.inks, self._brush.glyphs, gutter)
         places, kinds = zip(*shown_tracks(look, body, letters), strict=True)
         rows_of = zip(places, track_heights(kinds, body, letters), strict=True)
         rows = [*canvas.tracks(list(rows_of), False)[:body], axis(canvas)]

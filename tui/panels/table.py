@@ -2,12 +2,14 @@
 
 from array import array
 from collections.abc import Hashable, Sequence, Set
+from operator import attrgetter
+from typing import ClassVar
 
 from textual import events
 
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.prompt import Prompt, PromptPanel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
@@ -20,18 +22,20 @@ _OF_ROWS = frozenset(command.action for command in commands_of("rows", "open"))
 
 
 class TablePanel(PromptPanel[Rows]):
-    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does. With
-    the rows, they set `_title` and `_note`, which are in the frame.
+    """Subclasses say what to show (`rows`), the pick of a row, and what enter does. With the rows,
+    they set `_title` and `_note`, which are in the frame. Rows depend on the attributes of the view
+    that `SOURCE` names, and on those of the panel there, which begin with "_".
 
     The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
     """
 
     COMMANDS = commands_of("rows", "open")
+    SOURCE: ClassVar[tuple[str, ...]] = ("window",)
 
     _title = _note = ""
     _picks = False
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+    def __init__(self, brush: Brush, view: View) -> None:
         self._source: object = object()
         self._shown: Rows | Empty = Empty("", "")
         self._order: Sequence[int] = ()
@@ -41,20 +45,20 @@ class TablePanel(PromptPanel[Rows]):
         self._down = True
         self._filter = ""
         self._layout = TableLayout()
-        super().__init__(brush, view, moment)
+        super().__init__(brush, view)
 
     # What subclasses say
 
     def source(self, view: View) -> object:
         """The data that the rows depend on; `rows` is called again when it differs."""
-        raise NotImplementedError
+        return [attrgetter(n)(self if n.startswith("_") else view) for n in self.SOURCE]
 
     def rows(self, view: View) -> Rows | Empty:
         """The rows, or why there are none."""
         raise NotImplementedError
 
     def pick_of(self, key: Hashable) -> Pick | None:
-        """The pick that the cursor on a row selects; None selects nothing."""
+        """The pick that the cursor on a row selects, None if rows have none."""
         return None
 
     def key_of(self, pick: Pick | None) -> Hashable:
@@ -62,8 +66,9 @@ class TablePanel(PromptPanel[Rows]):
         return None
 
     def moved(self, key: Hashable) -> None:
-        """The cursor is on another row."""
-        self.post_message(Choose(self.pick_of(key)))
+        """The cursor is on another row: select its pick, if it has one."""
+        if (pick := self.pick_of(key)) is not None:
+            self.post_message(Choose(pick))
 
     def opened(self, key: Hashable) -> None:
         """Enter was pressed on the row with this key, or it was clicked twice."""
@@ -73,7 +78,7 @@ class TablePanel(PromptPanel[Rows]):
     def idle_actions(self) -> Set[str]:
         return _OF_ROWS if isinstance(self._shown, Empty) else frozenset()
 
-    def pick(self, view: View, moment: Moment) -> Rows | Empty:
+    def pick(self, view: View) -> Rows | Empty:
         source = self.source(view)
         if source != self._source:
             self._source = source
@@ -121,7 +126,7 @@ class TablePanel(PromptPanel[Rows]):
 
     def as_text(self, data: Rows) -> list[TextLine]:
         copied = self._order[:_MOST_COPIED]
-        lines: list[TextLine] = [self._title, *text_lines(data, self._brush.inks, copied)]
+        lines: list[TextLine] = [self._title, *text_lines(data, self._brush, copied)]
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines

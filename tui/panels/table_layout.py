@@ -39,7 +39,7 @@ class TableLayout:
     ) -> list[tuple[int, Sequence[Cell]]]:
         """Fit the columns to `width`; returns the `visible` rows, each with its cells."""
         columns = self._columns = data.columns
-        lines = [(row, data.cells(row, brush.inks, width)) for row in visible]
+        lines = [(row, data.cells(row, brush, width)) for row in visible]
         widest = self._widest_cells(columns, [cells for _, cells in lines], by)
         need, comfortable = _needed(columns, widest)
         shown = kept_with_details(columns, need, comfortable, width, _GAP)
@@ -53,7 +53,7 @@ class TableLayout:
             self._cells[place] += min(max(spare, 0) // len(flexible), more)
         if flexible and self._cells[flexible[0]] < width:
             room = self._cells[flexible[0]]
-            lines = [(row, data.cells(row, brush.inks, room)) for row in visible]
+            lines = [(row, data.cells(row, brush, room)) for row in visible]
         return lines
 
     def lines(self, rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:

@@ -4,21 +4,20 @@ import re
 import warnings
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import cell_len
 from rich.style import Style
 
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, Tone
 from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS, PART_LETTERS
-from decodescope.tui.panels.sheet import TextLine
-from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar
+from decodescope.tui.panels.sheet import Brush, TextLine
+from decodescope.tui.style.palette import Inks, horizontal_bar
 
 Record = TypeVar("Record")
 
@@ -31,7 +30,7 @@ class Cell:
     style: Style | None = None
 
 
-Drawing: TypeAlias = Callable[[Record, Inks, int], Cell]
+Drawing: TypeAlias = Callable[[Record, Brush, int], Cell]
 Figures: TypeAlias = Mapping[str, NDArray[np.integer]]
 Texts: TypeAlias = Sequence[tuple[NDArray[np.integer], Callable[[int], str]]]
 
@@ -52,7 +51,7 @@ class Rows:
         """The part that later rows have too: the cursor follows it."""
         raise NotImplementedError
 
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+    def cells(self, row: int, brush: Brush, room: int) -> Sequence[Cell]:
         """One cell a column; `room` is the width of the flexible column."""
         raise NotImplementedError
 
@@ -126,17 +125,17 @@ class TableRows(Rows, Generic[Record]):
     """The rows of a declared table, with a swatch of each row's mark, and a bar beside each share,
     which the largest of its column fills."""
 
-    def __init__(self, table: Table[Record], glyphs: Glyphs = UNICODE) -> None:
+    def __init__(self, table: Table[Record]) -> None:
         self.table = table
         drawn: list[tuple[Column[Record], Drawing[Record]]] = []
         if table.mark is not None:
-            drawn.append(_swatches(table.mark, glyphs))
+            drawn.append(_swatches(table.mark))
         self._named = len(drawn)
         for column in table.shown():
             drawn.append((column, drawing_of(column, table.tone)))
             if column.bar:
                 most = max((column.figure(record) or 0.0 for record in table.rows), default=0.0)
-                drawn.append(_bars(column, most, table.mark, glyphs))
+                drawn.append(_bars(column, most, table.mark))
         self.columns = tuple(column for column, _ in drawn)
         self._drawings = tuple(drawing for _, drawing in drawn)
 
@@ -155,19 +154,9 @@ class TableRows(Rows, Generic[Record]):
             return self.table.search(record)
         return " ".join(column.cell(record) for column in self.table.columns if column.shown)
 
-    def lead(self, row: int, inks: Inks) -> str:
-        """The text before the name of a row."""
-        return "" if self.table.depth is None else "  " * self.table.depth(self.table.rows[row])
-
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        record, lead, named = self.table.rows[row], self.lead(row, inks), self._named
-        if cell_len(lead) > room // 2:
-            lead = lead[-room // 2 :].rjust(1)
-        cells = [drawing(record, inks, room) for drawing in self._drawings]
-        if lead:
-            name = self._drawings[named](record, inks, max(room - cell_len(lead), 1))
-            cells[named] = replace(name, text=lead + name.text)
-        return cells
+    def cells(self, row: int, brush: Brush, room: int) -> list[Cell]:
+        record = self.table.rows[row]
+        return [drawing(record, brush, room) for drawing in self._drawings]
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         rows = range(len(self))
@@ -193,38 +182,33 @@ def drawing_of(
 
     write, own = column.writer(), column.tone
     if not callable(own) and (own != "plain" or of_row is None):
-        return lambda record, inks, room: Cell(write(record, room), tone_style(own, inks))
+        return lambda record, brush, room: Cell(write(record, room), tone_style(own, brush.inks))
 
-    def draw(record: Record, inks: Inks, room: int) -> Cell:
+    def draw(record: Record, brush: Brush, room: int) -> Cell:
         tone = own(record) if callable(own) else own
         if tone == "plain" and of_row is not None:
             tone = of_row(record)
-        return Cell(write(record, room), tone_style(tone, inks))
+        return Cell(write(record, room), tone_style(tone, brush.inks))
 
     return draw
 
 
-def _swatches(
-    mark: Callable[[Record], Mark], glyphs: Glyphs
-) -> tuple[Column[Record], Drawing[Record]]:
+def _swatches(mark: Callable[[Record], Mark]) -> tuple[Column[Record], Drawing[Record]]:
     column: Column[Record] = kinds.TEXT(
         "mark", "", "The colour of its kind.", lambda record: mark(record).name
     )
-    return column, lambda record, inks, room: swatch(mark(record), inks, glyphs)
+    return column, lambda record, brush, room: swatch(mark(record), brush)
 
 
 def _bars(
-    column: Column[Record],
-    most: float,
-    mark: Callable[[Record], Mark] | None,
-    glyphs: Glyphs,
+    column: Column[Record], most: float, mark: Callable[[Record], Mark] | None
 ) -> tuple[Column[Record], Drawing[Record]]:
     """A bar beside a share, in the colour of the row's mark; `most` fills it."""
 
-    def draw(record: Record, inks: Inks, room: int) -> Cell:
+    def draw(record: Record, brush: Brush, room: int) -> Cell:
         share = (column.figure(record) or 0.0) / most if most else 0.0
-        style = None if mark is None else mark_style(mark(record), inks)
-        return Cell(horizontal_bar(share, column.bar, glyphs), style)
+        style = None if mark is None else mark_style(mark(record), brush.inks)
+        return Cell(horizontal_bar(share, column.bar, brush.glyphs), style)
 
     bar: Column[Record] = kinds.TEXT(
         f"{column.key}.bar", column.title, column.help, column.figure, first="down", priority=DETAIL
@@ -232,10 +216,10 @@ def _bars(
     return bar, draw
 
 
-def text_lines(rows: Rows, inks: Inks, order: Iterable[int] | None = None) -> list[TextLine]:
+def text_lines(rows: Rows, brush: Brush, order: Iterable[int] | None = None) -> list[TextLine]:
     """The titles and the rows as text, with whole names."""
     shown = range(len(rows)) if order is None else order
-    lines = (tuple(cell.text for cell in rows.cells(row, inks, 1 << 16)) for row in shown)
+    lines = (tuple(cell.text for cell in rows.cells(row, brush, 1 << 16)) for row in shown)
     return [tuple(column.heading for column in rows.columns), *lines]
 
 
@@ -249,10 +233,11 @@ def mark_style(mark: Mark, inks: Inks) -> Style:
     return {"family": inks.family, "gap": inks.gap, "part": inks.part}[mark.kind](mark.name)
 
 
-def swatch(mark: Mark, inks: Inks, glyphs: Glyphs) -> Cell:
+def swatch(mark: Mark, brush: Brush) -> Cell:
     """A mark in one cell: its colour, or its letter where colours do not tell."""
     letters = {"family": FAMILY_LETTERS, "gap": GAP_LETTERS, "part": PART_LETTERS}[mark.kind]
-    return Cell(inks.mark(letters.get(mark.name, "?"), glyphs.swatch), mark_style(mark, inks))
+    text = brush.inks.mark(letters.get(mark.name, "?"), brush.glyphs.swatch)
+    return Cell(text, mark_style(mark, brush.inks))
 
 
 def smart_pattern(text: str) -> re.Pattern[str]:

@@ -1,13 +1,15 @@
 """Tables in which rows are below others, which open and close."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from rich.cells import cell_len
+
 from decodescope.analyzer.tables.columns import Table
+from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.panels.table_rows import Record, TableRows
-from decodescope.tui.style.palette import UNICODE, Glyphs, Inks
+from decodescope.tui.panels.table_rows import Cell, Record, TableRows
 
 _SIGNS = {None: "  ", True: "▾ ", False: "▸ "}
 
@@ -30,10 +32,8 @@ class Branch:
 class TreeRows(TableRows[Record]):
     """The rows of a table, each with its branch. Sorting keeps each row below its parent."""
 
-    def __init__(
-        self, table: Table[Record], branches: Sequence[Branch], glyphs: Glyphs = UNICODE
-    ) -> None:
-        super().__init__(table, glyphs)
+    def __init__(self, table: Table[Record], branches: Sequence[Branch]) -> None:
+        super().__init__(table)
         self._branches = branches
 
     def branch(self, row: int) -> Branch:
@@ -42,8 +42,17 @@ class TreeRows(TableRows[Record]):
     def key(self, row: int) -> Hashable:
         return self._branches[row].key
 
-    def lead(self, row: int, inks: Inks) -> str:
+    def lead(self, row: int, brush: Brush) -> str:
+        """The text before the name of a row."""
         return self._branches[row].lead
+
+    def cells(self, row: int, brush: Brush, room: int) -> list[Cell]:
+        cells, lead, named = super().cells(row, brush, room), self.lead(row, brush), self._named
+        if cell_len(lead) > room // 2:
+            lead = lead[-room // 2 :].rjust(1)
+        name = self._drawings[named](self.table.rows[row], brush, max(room - cell_len(lead), 1))
+        cells[named] = replace(name, text=lead + name.text)
+        return cells
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         below: dict[Hashable, list[int]] = {}
@@ -88,7 +97,7 @@ class TreePanel(TablePanel):
 
     def _turn(self, branch: Branch) -> None:
         self._turned ^= {branch.key}
-        self.show(*self._seen)
+        self.show(self._seen)
 
     def _branch(self) -> Branch | None:
         """The branch of the row at the cursor, None without one."""

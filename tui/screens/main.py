@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.geometry import Region
 from textual.reactive import Reactive
@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.model.view import Moment, View, stand_in
+from decodescope.tui.model.view import View, stand_in
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.around import (
     BannerPanel,
@@ -22,9 +22,11 @@ from decodescope.tui.panels.around import (
 )
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.header import StripPanel, TitlePanel
-from decodescope.tui.panels.messages import KeysChanged, Resized
-from decodescope.tui.panels.panel import KeysNow, Panel
+from decodescope.tui.panels.messages import PanelChanged
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
+
+_NO_PLAN = Plan("rule", {})
 
 
 class MainScreen(Screen[None]):
@@ -36,22 +38,22 @@ class MainScreen(Screen[None]):
     # Panels mark their own focus: no repaint of the whole screen.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
+    def __init__(self, brush: Brush, view: View, pages: tuple[Page, ...]) -> None:
         super().__init__()
         self.brush = brush
         self._pages = {page.name: page for page in pages}
-        self._first = self._shown = (view, moment)
-        self._plan: Plan | None = None
+        self._first = self._shown = view
+        self._plan = _NO_PLAN
         self._page = ""
         self._focused_on: dict[str, str] = {}
         self.keymap: Mapping[str, str] = {}
         self._mounting: list[AwaitMount] = []
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
-        self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
+        self._around_page: list[Panel[Any]] = [kind(brush, view) for kind in around]
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
         tabs = [(page.name, page.key, page.label) for page in pages]
-        self._tabs = TabsPanel(brush, view, moment, tabs)
-        self._keys = KeysPanel(brush, view, moment)
+        self._tabs = TabsPanel(brush, view, tabs)
+        self._keys = KeysPanel(brush, view)
         self._load(view.page)
 
     def compose(self) -> ComposeResult:
@@ -63,24 +65,19 @@ class MainScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._arrange()
 
-    def on_resized(self, message: Resized) -> None:
+    def on_panel_changed(self, message: PanelChanged) -> None:
         """Place the panels first: the panel that wants other rows is painted once."""
         message.stop()
         self._arrange()
+        self._show_keys()
         message.panel.refresh()
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        if isinstance(event.widget, Panel):
-            self._focused_on[self._page] = event.widget.NAME
-            self._keys.use_local(event.widget.keys_now)
-
-    def on_keys_changed(self, message: KeysChanged) -> None:
-        message.stop()
-        self._keys.use_local(self._focused_keys())
-
-    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """Without a focused panel only the app's keys are left."""
-        self._keys.use_local(self._focused_keys())
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _show_keys(self) -> None:
+        if isinstance(self.focused, Panel):
+            self._focused_on[self._page] = self.focused.NAME
+        self._keys.show(self._shown)
 
     def refresh(
         self, *regions: Region, repaint: bool = True, layout: bool = False, **options: bool
@@ -89,24 +86,19 @@ class MainScreen(Screen[None]):
         return super().refresh(*regions, repaint=repaint and not layout, layout=layout, **options)
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
-        self.keymap = keymap
-        for panel in self._panels():
-            panel.use_keys(keymap)
-        self._keys.use_local(self._focused_keys())
+        self.keymap = self._keys.keymap = keymap
+        self._show_keys()
 
     def use(self, brush: Brush) -> None:
         self.brush = brush
-        self._plan = None
+        self._plan = _NO_PLAN
         self._arrange()
 
-    def show(self, view: View, moment: Moment) -> None:
-        self._shown = (view, moment)
+    def show(self, view: View) -> None:
+        """Show `view`, the keys last: they are those that the other panels take then."""
+        self._shown = view
         self._show(self._visible())
         self._arrange()
-
-    def show_ages(self, view: View, moment: Moment) -> None:
-        self._shown = (view, moment)
-        self._show(panel for panel in self._visible() if panel.AGES)
 
     async def mounted(self) -> None:
         """Wait until the panels of the page, and what they are composed of, are mounted."""
@@ -130,15 +122,14 @@ class MainScreen(Screen[None]):
         """The contents of the page, as lines for the clipboard."""
         lines: list[TextLine] = []
         for panel in self._visible():
-            data = panel.pick(*self._shown)
+            data = panel.pick(self._shown)
             if not isinstance(data, Empty):
                 lines += panel.as_text(data)
         rows = ((line,) if isinstance(line, str) else line for line in lines)
         return "".join("\t".join(map(plain_line, row)) + "\n" for row in rows)
 
     def _visible(self) -> list[Panel[Any]]:
-        places = self._plan.places if self._plan is not None else {}
-        return [panel for panel in self._panels() if panel.NAME in places]
+        return [panel for panel in self._panels() if panel.NAME in self._plan.places]
 
     def _panels(self) -> list[Panel[Any]]:
         return [*self._around_page, *self._page_panels.values(), self._tabs, self._keys]
@@ -150,26 +141,25 @@ class MainScreen(Screen[None]):
             self._add(missing, self._shown)
         return page
 
-    def _add(self, kinds: Sequence[type[Panel[Any]]], shown: tuple[View, Moment]) -> None:
+    def _add(self, kinds: Sequence[type[Panel[Any]]], view: View) -> None:
         """Make a hidden panel of each kind, and mount it if the others are."""
-        panels = [kind(self.brush, *shown) for kind in kinds]
+        panels = [kind(self.brush, view) for kind in kinds]
         for panel in panels:
             panel.display = False
-            panel.use_keys(self.keymap)
         self._page_panels.update(zip(kinds, panels, strict=True))
         if self.children:
             self._mounting.append(self.mount(*panels, before=self._tabs))
 
     def _show(self, panels: Iterable[Panel[Any]]) -> None:
         for panel in panels:
-            panel.show(*stand_in(*self._shown, panel.PART))
+            panel.show(stand_in(self._shown, panel.PART))
 
     def _arrange(self) -> None:
         """Place the panels of the page; those that become visible get the view first."""
         width, height = self.size.width, self.size.height
         if width < 1 or height < 1 or not self.children:
             return
-        view = self._shown[0]
+        view = self._shown
         page = self._load(view.page)
         wanted = self._wanted(page, width)
         wanted["banner"] = banner_rows(view.banner, width, height)
@@ -177,8 +167,7 @@ class MainScreen(Screen[None]):
         new = plan(page, view.kind, (width, height), wanted, not self.brush.inks.letters)
         if new == self._plan and page.name == self._page:
             return
-        before = set(self._plan.places) if self._plan is not None else set()
-        self._plan = new
+        before, self._plan = self._plan.places, new
         brush = Brush(self.brush.inks, self.brush.glyphs, new.frame)
         for panel in self._panels():
             place = new.places.get(panel.NAME)
@@ -206,7 +195,4 @@ class MainScreen(Screen[None]):
         takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}
         first = next(iter(takers.values()), None)
         self.set_focus(takers.get(self._focused_on.get(page.name, ""), first))
-        self._keys.use_local(self._focused_keys())
-
-    def _focused_keys(self) -> KeysNow:
-        return self.focused.keys_now if isinstance(self.focused, Panel) else KeysNow()
+        self._show_keys()

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from decodescope.analyzer.reports.analysis import step_limits_ns
 from decodescope.analyzer.schema.report import StepReport
 from decodescope.analyzer.tables.steps_table import MEDIAN, NO_LIMITS, steps_table
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import ChooseStep
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TablePanel
@@ -53,9 +53,6 @@ class StepTablePanel(TablePanel):
         report = view.window.whole.report
         return StepRows(steps_table(report, limits_ns=self.limits_ns, with_median=True))
 
-    def moved(self, key: Hashable) -> None:
-        """Only enter chooses."""
-
     def opened(self, key: Hashable) -> None:
         self.post_message(ChooseStep(None if key == MEDIAN else int(str(key))))
 
@@ -63,11 +60,11 @@ class StepTablePanel(TablePanel):
 class StepsScreen(Dialog[None]):
     """Closes when a step is chosen, which the app answers."""
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+    def __init__(self, brush: Brush, view: View) -> None:
         super().__init__()
         assert view.window is not None
-        self._shown, self._window = (view, moment), view.window.whole
-        self._panel = StepTablePanel(replace(brush, frame="box"), view, moment)
+        self._shown, self._window = view, view.window.whole
+        self._panel = StepTablePanel(replace(brush, frame="box"), view)
 
     def compose(self) -> ComposeResult:
         yield self._panel
@@ -86,4 +83,4 @@ class StepsScreen(Dialog[None]):
             some = launched[first : first + _STEPS_AT_ONCE]
             found = await asyncio.to_thread(step_limits_ns, self._window.analysis, some)
             self._panel.limits_ns = {**self._panel.limits_ns, **found}
-            self._panel.show(*self._shown)
+            self._panel.show(self._shown)

@@ -11,7 +11,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.picks import Selection
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
@@ -47,8 +47,8 @@ def view_of(shown: Window | None, selection: Selection | None = None) -> View:
 
 def drawn(kind: type[Panel], view: View, brush: Brush, width: int, height: int) -> list[str]:
     """The lines that a panel draws of `view`, none wider than `width`, no more than `height`."""
-    panel = kind(brush, view, Moment(0.0))
-    data = panel.pick(view, Moment(0.0))
+    panel = kind(brush, view)
+    data = panel.pick(view)
     if isinstance(data, Empty):
         return [data.hint]
     sheet = panel.draw(data, width, height)

@@ -16,7 +16,7 @@ async def opened(pilot) -> TimelinePanel:
 
 
 def pick(app: DecodescopeApp):
-    return app._painter.shown()[0].selection.pick
+    return app._painter.shown().selection.pick
 
 
 def saved(path: Path, *events, **keys) -> Path:

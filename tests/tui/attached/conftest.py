@@ -36,7 +36,7 @@ class Attachment:
 
     @property
     def view(self):
-        return self.app._painter.shown()[0]
+        return self.app._painter.shown()
 
     async def until(self, pilot, is_so: Callable[[], bool]) -> None:
         """Wait for the threads of the link, then for everything that they have delivered."""

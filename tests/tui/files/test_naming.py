@@ -60,7 +60,7 @@ def said(app: DecodescopeApp) -> str:
 
 
 def report_of(app: DecodescopeApp):
-    window = app._painter.shown()[0].window
+    window = app._painter.shown().window
     assert window is not None
     return window.report
 

@@ -54,9 +54,7 @@ async def test_a_laptop_replays_the_recording_of_the_variant_and_comes_back(tmp_
         # From there to another one, also where it can be compared, and back to the run.
         await pilot.press("7", "v", "1")
         await settle(pilot)
-        opened = next(
-            entry for entry in app._painter.shown()[0].shelf.nearby if entry.place == "open"
-        )
+        opened = next(entry for entry in app._painter.shown().shelf.nearby if entry.place == "open")
         assert opened.variant == "eager"
         assert (app.view().kind, app.view().variant) == ("replay", "eager")
         await pilot.press("8", "enter")

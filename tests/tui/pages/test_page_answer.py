@@ -21,7 +21,7 @@ from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.picks import GapPick, OpPick
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.sheet import Brush, Empty, Sheet
 from decodescope.tui.panels.step_timeline import StepTimelinePanel
@@ -50,7 +50,7 @@ def answered(answer: Answer, *findings: Finding) -> Window:
 
 
 def panel_of(shown: Window | None, brush: Brush = BRUSHES[0], unfolded: bool = False):
-    panel = AnswerPanel(brush, view_of(shown), Moment(0.0))
+    panel = AnswerPanel(brush, view_of(shown))
     panel._unfolded = unfolded
     return panel
 
@@ -118,7 +118,7 @@ async def test_every_screen_has_the_step_and_the_first_parts(eager: Path, size) 
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         text = text_of(app)
-        answer = app._painter.shown()[0].window.report.answer
+        answer = app._painter.shown().window.report.answer
         assert f"{duration(answer.step_ns)} a step" in text
         assert "Step 1 " in text
         _, _, panel = text.partition("Where the step goes")
@@ -126,7 +126,7 @@ async def test_every_screen_has_the_step_and_the_first_parts(eager: Path, size) 
             assert part_words(part.part) in panel
         await press(pilot, "y")
         assert all(part_words(part.part) in app.clipboard for part in answer.parts)
-        assert answer_lines(app._painter.shown()[0].window.report).headline in app.clipboard
+        assert answer_lines(app._painter.shown().window.report).headline in app.clipboard
         assert all(words in app.clipboard for words in (*answer.because, *answer.next))
 
 
@@ -166,7 +166,7 @@ async def test_enter_shows_the_longest_op_or_gap_of_a_part(eager: Path, height: 
     app = app_of(eager)
     async with app.run_test(size=(80, height)) as pilot:
         await settle(pilot)
-        window = app._painter.shown()[0].window
+        window = app._painter.shown().window
         for part in window.report.answer.parts:
             assert part_words(part.part) in text_of(app).partition("Where the step goes")[2]
             await press(pilot, "enter")
@@ -299,7 +299,7 @@ def test_every_size_is_drawn_with_the_headline(variant, brush, width, height, un
 @given(st.sampled_from(VARIANTS), st.sampled_from(BRUSHES), widths, heights)
 @settings(max_examples=40, deadline=None)
 def test_the_timeline_of_the_step_is_drawn_at_every_size(variant, brush, width, height) -> None:
-    panel = StepTimelinePanel(brush, view_of(window(variant)), Moment(0.0))
+    panel = StepTimelinePanel(brush, view_of(window(variant)))
     sheet = panel.draw(panel._data, width, height)
     assert len(sheet.rows) <= height
     assert bool(sheet.rows) == bool(height)
@@ -346,7 +346,7 @@ async def test_every_reason_can_be_read(eager: Path, width: int, height: int) ->
     async with app.run_test(size=(width, height)) as pilot:
         await settle(pilot)
         folded = text_of(app)
-        answer = app._painter.shown()[0].window.report.answer
+        answer = app._painter.shown().window.report.answer
         await press(pilot, "w")
         seen = text_of(app)
         while "w goes on" in text_of(app):
@@ -383,7 +383,7 @@ def test_hostile_words_are_shown_as_text(width: int, height: int) -> None:
 
 def test_without_a_window_or_gpu_work_the_panel_says_why(tmp_path: Path) -> None:
     view = View("live", "starting")
-    empty = AnswerPanel(BRUSHES[0], view, Moment(0.0))._data
+    empty = AnswerPanel(BRUSHES[0], view)._data
     assert empty == Empty("Where the step goes", view.waiting)
     path = tmp_path / "host.json"
     path.write_bytes(document([call(0, 5)]))
@@ -408,7 +408,7 @@ def test_without_steps_it_is_about_all_time(tmp_path: Path) -> None:
     assert sheet.title == "Where the time goes"
     assert lines[0].startswith("no steps · 30 ns in all · limit not known")
     assert any("of window %" in line for line in lines)
-    timeline = StepTimelinePanel(BRUSHES[0], view_of(analyse_files([path], 0.0)), Moment(0.0))
+    timeline = StepTimelinePanel(BRUSHES[0], view_of(analyse_files([path], 0.0)))
     assert timeline.draw(timeline._data, 100, 5).title == "All ops  30 ns, 2 GPU ops"
 
 
@@ -418,7 +418,7 @@ def test_a_cpu_trace_has_operators_in_place_of_gpu_ops() -> None:
     lines = lines_of(sheet_of(shown, 120, 30))
     assert f"{duration(answer.step_ns)} a step" in lines[0]
     assert all(any(part_words(part.part) in line for line in lines) for part in answer.parts)
-    timeline = StepTimelinePanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    timeline = StepTimelinePanel(BRUSHES[0], view_of(shown))
     assert timeline.draw(timeline._data, 100, 5).title.endswith(" operators")
 
 
@@ -428,7 +428,7 @@ def test_the_timeline_is_of_the_step_of_the_answer(name: str) -> None:
     report, tracks = shown.report, shown.tracks
     step = report.steps[report.answer.step]
     assert int(tracks.step[tracks.home_step]) == report.answer.step
-    panel = StepTimelinePanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel = StepTimelinePanel(BRUSHES[0], view_of(shown))
     title = panel.draw(panel._data, 100, 8).title
     assert title.startswith(
         f"Step {step.index}  {duration(report.answer.step_ns)}, {step.gpu_ops} GPU ops"

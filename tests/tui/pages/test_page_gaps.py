@@ -19,7 +19,7 @@ from decodescope.tui.actions.pages import NO_STEPS
 from decodescope.tui.background import analyse_files, window_of_step
 from decodescope.tui.model.describe import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Selection
-from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.model.view import Window
 from decodescope.tui.panels.gap_classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gap_list import GapListPanel, GapRows
 from decodescope.tui.panels.table_rows import smart_pattern
@@ -32,7 +32,7 @@ from tests.helpers.scripted import settle, text_of
 
 
 def selection(app) -> Selection:
-    return app._painter.shown()[0].selection
+    return app._painter.shown().selection
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def eager(tmp_path: Path) -> Path:
 
 def single_gaps(shown: Window) -> GapListPanel:
     """The list of gaps without groups."""
-    panel = GapListPanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel = GapListPanel(BRUSHES[0], view_of(shown))
     panel._by_group = False
-    panel.show(view_of(shown), Moment(0.0))
+    panel.show(view_of(shown))
     return panel
 
 
@@ -91,7 +91,7 @@ async def test_all_gaps_are_listed_the_longest_first(eager: Path) -> None:
         for length, line in zip(lengths, lines[title + 2 : title + 8], strict=False):
             assert f" {duration(length)} " in line
         await press(pilot, "end")
-        gaps = app._painter.shown()[0].window.analysis.gaps
+        gaps = app._painter.shown().window.analysis.gaps
         assert gaps.length_ns[selection(app).pick.row] == lengths[-1]
 
 
@@ -100,7 +100,7 @@ async def test_a_class_and_a_bucket_filter_the_list(eager: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "4", "tab", "down", "down")
-        total = app._painter.shown()[0].window.report.devices[0].gaps["launch_call"]
+        total = app._painter.shown().window.report.devices[0].gaps["launch_call"]
         assert selection(app).gaps == GapFilter("launch_call")
         assert f"Gaps {total.count:,}: launch_call" in text_of(app)
         await press(pilot, "right", "right")
@@ -112,31 +112,13 @@ async def test_a_class_and_a_bucket_filter_the_list(eager: Path) -> None:
         assert f"Gaps {len(idle_of('eager')):,} " in text_of(app)
 
 
-async def test_a_click_chooses_a_class_or_one_of_its_buckets(eager: Path) -> None:
-    app = app_of(eager)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await press(pilot, "4")
-        panel = app.query_one(GapClassesPanel)
-        place = next(i for i, line in enumerate(panel._shown) if line.gap_class == "launch_call")
-        await pilot.click(panel, offset=(6, place + 2))
-        await settle(pilot)
-        assert selection(app).gaps == GapFilter("launch_call")
-        bounds, (start, wide) = panel._data.bounds, panel._chart
-        bound = panel._shown[place].total.histogram[1][0]
-        x = 2 + start + bounds.index(bound) * wide
-        await pilot.click(panel, offset=(x, place + 2))
-        await settle(pilot)
-        assert selection(app).gaps == GapFilter("launch_call", bucket(bound))
-
-
 async def test_gaps_are_grouped_and_enter_unfolds_a_group(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "4", "enter")
         panel = app.query_one(GapListPanel)
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
         window = view.window
         groups = window.report.gap_groups
         first = groups[0]
@@ -157,13 +139,13 @@ async def test_gaps_are_grouped_and_enter_unfolds_a_group(eager: Path) -> None:
                 assert int(window.analysis.gaps.length_ns[rows].sum()) == first.total_ns
         panel.sort_by(None)
         await press(pilot, "down", "enter")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
         lengths = window.analysis.gaps.length_ns
         assert view.page == "timeline"
         assert lengths[view.selection.pick.row] == first.max_ns
         # The group of a gap that was chosen elsewhere is open.
         await press(pilot, "G", "enter")
-        longest = app._painter.shown()[0].selection.pick
+        longest = app._painter.shown().selection.pick
         place = panel._order[panel._cursor]
         assert panel._shown.key(place) == panel._shown.gaps.key_of(longest.row)
         await press(pilot, "z")
@@ -183,7 +165,7 @@ async def test_enter_shows_the_gap_in_the_timeline(eager: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "4", "z", "down", "enter")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
         assert view.page == "timeline"
         assert isinstance(view.selection.pick, GapPick)
         lengths = view.window.analysis.gaps.length_ns
@@ -195,7 +177,7 @@ async def test_a_range_narrows_both(eager: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "5", "down", "down", "g")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
         assert (view.page, view.selection.within) == ("gaps", "decode_step/model/layer.*")
         within = view.window.analysis.ranges.ops_within("decode_step/model/layer.*")
         number = int(within[view.window.analysis.gaps.next].sum())
@@ -245,7 +227,7 @@ async def test_a_trace_without_steps_or_launches_is_listed(tmp_path: Path) -> No
         await press(pilot, "4", "tab", "right", "greater_than_sign", "number_sign")
         assert "Gaps" in text_of(app)
         assert "unlinked" in text_of(app)
-        assert app._painter.shown()[0].window.step is None
+        assert app._painter.shown().window.step is None
         assert [notice.message for notice in app._notifications] == [NO_STEPS] * 2
 
 
@@ -259,7 +241,7 @@ def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
     devices = shown.analysis.gaps.device[order]
     assert (devices[1:] >= devices[:-1]).all()
     assert {"GPU 0", "GPU 1"} == {
-        panel._shown.cells(row, BRUSHES[0].inks, 20)[-1].text for row in range(0, 400, 7)
+        panel._shown.cells(row, BRUSHES[0], 20)[-1].text for row in range(0, 400, 7)
     }
     lines = drawn(GapClassesPanel, view_of(shown), BRUSHES[0], 120, 20)
     assert f" {duration(sum(device.idle_ns for device in shown.report.devices))} " in lines[1]
@@ -276,8 +258,8 @@ def test_a_step_on_several_gpus_says_what_is_added_up_and_when_none_was_busy(tmp
     path.write_bytes(document(events))
     shown = window_of_step(analyse_files([path], 0.0), 0)
     view = view_of(shown)
-    panel = GapClassesPanel(BRUSHES[0], view, Moment(0.0))
-    place = panel.draw(panel.pick(view, Moment(0.0)), 116, 20).note
+    panel = GapClassesPanel(BRUSHES[0], view)
+    place = panel.draw(panel.pick(view), 116, 20).note
     assert place == "step 0, decode · 2 GPUs added up · none busy for 25.0 µs"
     assert " 60.0 µs " in drawn(GapClassesPanel, view, BRUSHES[0], 116, 20)[1]
     for row in range(2):
@@ -290,7 +272,7 @@ def test_different_kernels_have_different_names_in_the_list() -> None:
     rows = single_gaps(window("eager"))._shown
     shown = {}
     for row in range(len(rows)):
-        cells = rows.cells(row, BRUSHES[0].inks, 24)
+        cells = rows.cells(row, BRUSHES[0], 24)
         gap = rows.report(row)
         for name, cell in ((gap.prev, cells[3]), (gap.next, cells[4])):
             assert shown.setdefault(cell.text, name) == name
@@ -306,7 +288,7 @@ async def test_a_live_window_is_held_while_one_of_its_gaps_is_chosen(tmp_path: P
         await session.run(pilot, scripted.ready(first))
         await press(pilot, "4", "z", "end")
         assert selection(session.app).pick is not None
-        number = len(session.app._painter.shown()[0].window.analysis.gaps)
+        number = len(session.app._painter.shown().window.analysis.gaps)
         assert f"Gaps {number} " in text_of(session.app)
         session.link.say(scripted.ready(later))
         await settle(pilot)

@@ -202,7 +202,7 @@ async def test_an_op_that_another_page_selected_marks_its_kernel(tmp_path: Path)
     async with app.run_test(size=(140, 40)) as pilot:
         await opened(pilot)
         await opened(pilot, "end", "home")
-        app._focus.choose(OpPick(4), app._painter.shown()[0])
+        app._focus.choose(OpPick(4), app._painter.shown())
         app._painter.paint()
         await settle(pilot)
         panel = app.screen.query_one("#kernels")
@@ -214,7 +214,7 @@ async def test_details_have_the_readable_and_the_exact_name(tmp_path: Path) -> N
     async with app.run_test(size=(200, 50)) as pilot:
         await opened(pilot, "end", "home", "down")
         await opened(pilot, "f", *"reduce", "enter")
-        app._focus.choose(KernelPick(MANGLED), app._painter.shown()[0])
+        app._focus.choose(KernelPick(MANGLED), app._painter.shown())
         app._painter.paint()
         await settle(pilot)
         details = app.screen.query_one("#details")
@@ -233,7 +233,7 @@ async def test_kernels_are_grouped_in_turn_and_enter_unfolds(tmp_path: Path) -> 
     app = recorded.app_of(recorded.write_window(tmp_path, "compiled"))
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
-        window = app._painter.shown()[0].window
+        window = app._painter.shown().window
         panel = app.screen.query_one("#kernels")
         for size in ((60, 16), (80, 24)):
             await pilot.resize_terminal(*size)

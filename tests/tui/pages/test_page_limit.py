@@ -11,7 +11,6 @@ from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.text.formatting import percent, significant
 from decodescope.tui.model.picks import KernelPick, Selection
-from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.roofline import LogAxis, RooflinePanel, decade_text
 from tests.helpers import scripted
 from tests.helpers.app import recorded
@@ -23,7 +22,7 @@ PANELS = (RooflinePanel,)
 
 
 def chosen(app):
-    return app._painter.shown()[0].selection.pick
+    return app._painter.shown().selection.pick
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def eager(tmp_path: Path) -> Path:
 
 def test_the_bandwidth_of_the_unprofiled_step_is_beside_the_peaks() -> None:
     shown = window("eager")
-    panel = RooflinePanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel = RooflinePanel(BRUSHES[0], view_of(shown))
     note = panel.draw(panel._data, 140, 20).note
     capture, step_ns = shown.report.capture, shown.report.answer.unprofiled_step_ns
     mbu = capture.bytes_per_step * 1e9 / step_ns / capture.measured_peak_bytes_per_s
@@ -56,7 +55,7 @@ async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) 
     async with app.run_test(size=(120, 50)) as pilot:
         await settle(pilot)
         await press(pilot, "6", "right")
-        model = roofline_model(app._painter.shown()[0].window.report)
+        model = roofline_model(app._painter.shown().window.report)
         longest = max(model.points, key=lambda point: point.ns)
         assert chosen(app) == KernelPick(longest.name)
         assert "[M]" in text_of(app)
@@ -69,7 +68,7 @@ async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) 
         await press(pilot, *["up"] * len(model.points))
         assert chosen(app) == KernelPick(fastest.name)
         await press(pilot, "enter")
-        assert app._painter.shown()[0].page == "kernels"
+        assert app._painter.shown().page == "kernels"
 
 
 def test_points_are_under_the_roof_where_their_share_says_so() -> None:
@@ -140,8 +139,8 @@ def test_every_size_is_drawn_and_nothing_is_wider(variant, brush, width, height)
 @settings(max_examples=40, deadline=None)
 def test_peaks_that_do_not_fit_above_the_roofline_are_left_out_whole(variant, brush, width) -> None:
     view = view_of(window(variant))
-    panel = RooflinePanel(brush, view, Moment(0.0))
-    sheet = panel.draw(panel.pick(view, Moment(0.0)), width, 12)
+    panel = RooflinePanel(brush, view)
+    sheet = panel.draw(panel.pick(view), width, 12)
     peak = window(variant).report.capture.measured_peak_bytes_per_s
     assert sheet.note.startswith(f"{significant(peak / 1e12)} TB/s measured")
     # A space on each side of both, and a line of two cells between them.

@@ -11,7 +11,6 @@ from decodescope.analyzer.text.formatting import duration, number
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.describe import range_detail_lines
 from decodescope.tui.model.picks import RangePick, Selection
-from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.range_tree import RangeRows, RangeTreePanel
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, app_of, drawn, press, view_of, window
@@ -20,7 +19,7 @@ from tests.helpers.scripted import settle, text_of
 
 
 def selection(app) -> Selection:
-    return app._painter.shown()[0].selection
+    return app._painter.shown().selection
 
 
 def labels(app) -> list[str]:
@@ -40,7 +39,7 @@ def fused(tmp_path: Path) -> Path:
 
 
 def rows_of(variant: str) -> RangeRows:
-    panel = RangeTreePanel(BRUSHES[0], view_of(window(variant)), Moment(0.0))
+    panel = RangeTreePanel(BRUSHES[0], view_of(window(variant)))
     assert isinstance(panel._shown, RangeRows)
     return panel._shown
 
@@ -56,7 +55,7 @@ async def test_layers_are_one_row_until_they_are_asked_for(eager: Path) -> None:
         await press(pilot, "z")
         assert {f"layer.{number}" for number in range(16)} <= set(labels(app))
         ranges = [label for label in labels(app) if label != OWN_OPS]
-        assert len(ranges) == len(app._painter.shown()[0].window.report.ranges)
+        assert len(ranges) == len(app._painter.shown().window.report.ranges)
         await press(pilot, "z")
         assert len(labels(app)) == folded
 
@@ -153,10 +152,10 @@ def test_operators_stand_where_the_host_opened_no_range(tmp_path: Path) -> None:
         document([event("cpu_op", "aten::mm", 0, 50, PID, 1), call(10, 20, 1), op(30, 100, 1)])
     )
     view = view_of(analyse_files([path], 0.0))
-    panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
+    panel = RangeTreePanel(BRUSHES[0], view)
     assert panel._title == "Operators (the host opened no range)"
     assert any("aten::mm" in line for line in drawn(RangeTreePanel, view, BRUSHES[0], 80, 9))
-    stepped = RangeTreePanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))
+    stepped = RangeTreePanel(BRUSHES[0], view_of(window("eager")))
     assert stepped._title == "Ranges per step"
 
 

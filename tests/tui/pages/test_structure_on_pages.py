@@ -20,7 +20,7 @@ from decodescope.tui.model.describe import gap_lines, range_detail_lines
 from decodescope.tui.model.kernel_details import kernel_lines, op_lines
 from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
-from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.model.view import Window
 from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.gap_list import GapRows
 from decodescope.tui.panels.range_tree import RangeTreePanel
@@ -56,17 +56,17 @@ def said(lines) -> dict[str, str]:
 
 def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
     view = view_of(analyse_files([inferred], 0.0))
-    panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
+    panel = RangeTreePanel(BRUSHES[0], view)
     assert panel._title == "Ranges per step, inferred from kernel names where slanted"
     rows = panel._shown
     for row, line in enumerate(rows.lines):
-        cells = rows.cells(row, BRUSHES[0].inks, 60)
+        cells = rows.cells(row, BRUSHES[0], 60)
         of_key = {column.key: cell for column, cell in zip(rows.columns, cells, strict=True)}
         name, attributed = of_key["path"], of_key["confidence"]
         is_inferred = line.range.path != "step"
         assert name.style.italic == (True if is_inferred else None)
         assert attributed.text == ("inferred" if is_inferred else "exact")
-    plain = RangeTreePanel(BRUSHES[2], view, Moment(0.0))
+    plain = RangeTreePanel(BRUSHES[2], view)
     assert plain._title == "Ranges per step, inferred from kernel names where ~"
     lines = drawn(RangeTreePanel, view, BRUSHES[2], 120, 30)
     assert any("~layer.* \u00d74" in line for line in lines)
@@ -138,7 +138,7 @@ def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
 
 
 def test_the_answer_ends_with_the_layers_and_interruptions(slow: Window) -> None:
-    panel = AnswerPanel(BRUSHES[0], view_of(slow), Moment(0.0))
+    panel = AnswerPanel(BRUSHES[0], view_of(slow))
     layers = panel._data.reasons[-1]
     assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
     copied = panel.as_text(panel._data)
@@ -215,7 +215,7 @@ def test_details_of_an_interrupted_gap_name_the_cause(slow: Window) -> None:
 def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
     every = np.arange(len(slow.analysis.gaps))
     rows = GapRows(slow, longest_first(slow.analysis, every))
-    marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0].inks, 40)[0].text
+    marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0], 40)[0].text
               .startswith("interrupted, ")]  # fmt: skip
     assert marked == [0]
     assert rows.matching(re.compile("interruption")) == {0}

@@ -153,7 +153,7 @@ async def test_search_moves_from_match_to_match(trace_file, size):
         await press(pilot, "N")
         shown = text_of(app)
         marked = {at for at, char in enumerate(found_row(shown, panel)) if char == "▼"}
-        begun = panel._look.edges_ns(panel._columns).searchsorted(mulf_starts(panel), side="right")
+        begun = panel._look.edges_ns.searchsorted(mulf_starts(panel), side="right")
         await press(pilot, "slash", *"nothing-like-it", "enter")
         none = text_of(app)
         kept = pick(app)
@@ -220,10 +220,10 @@ async def test_a_measure_outlives_the_next_window_of_a_live_run(session, tmp_pat
         await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
         panel = await opened(pilot)
         await press(pilot, "left_square_bracket")
-        start, window = panel._time(panel._look), session.app._painter.shown()[0].window
+        start, window = panel._time(panel._look), session.app._painter.shown().window
         session.link.say(ready(write_trace(tmp_path / "two.json")))
         await settle(pilot)
-        held = session.app._painter.shown()[0].window
+        held = session.app._painter.shown().window
         await press(pilot, "full_stop", "right_square_bracket")
         measured = pick(session.app)
     assert held is window
@@ -267,7 +267,7 @@ async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
         before, home = panel._look.shown, panel._look.tracks.home
         session.link.say(ready(write_trace(tmp_path / "two.json")))
         await settle(pilot)
-        assert panel._look.tracks is session.app._painter.shown()[0].window.tracks
+        assert panel._look.tracks is session.app._painter.shown().window.tracks
         after, later = panel._look.shown, panel._look.tracks.home
     assert [at - home[0] for at in before] == [at - later[0] for at in after]
 

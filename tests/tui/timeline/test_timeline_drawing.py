@@ -1,6 +1,7 @@
 """The cells of tracks, the axis and the legend, against their definitions."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,19 +167,19 @@ def text(row) -> str:
     return "".join(segment.text for segment in row.segments)
 
 
-def canvas(one: Look, columns: int = 40) -> Canvas:
-    return Canvas(one, Inks(), UNICODE, columns, 12)
+def canvas(one: Look) -> Canvas:
+    return Canvas(one, Inks(), UNICODE, 12)
 
 
-def drawn(one: Look, columns: int = 40, height: int = 8) -> dict[str, str]:
+def drawn(one: Look, height: int = 8) -> dict[str, str]:
     """The rows of the tracks by their titles."""
-    return {text(row)[:12].strip(): text(row)[12:] for row in rows_of(one, columns, height)}
+    return {text(row)[:12].strip(): text(row)[12:] for row in rows_of(one, height)}
 
 
-def rows_of(one: Look, columns: int, height: int) -> list[Row]:
+def rows_of(one: Look, height: int) -> list[Row]:
     places, kinds = zip(*shown_tracks(one, height, True), strict=True)
     heights = track_heights(kinds, height, True)
-    return canvas(one, columns).tracks(list(zip(places, heights, strict=True)), False)
+    return canvas(one).tracks(list(zip(places, heights, strict=True)), False)
 
 
 def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compressed():
@@ -186,21 +187,21 @@ def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compress
     events += [op(at, at + 3 * US, 1, name=f"k{at}") for at in range(0, 600 * 4 * US, 4 * US)]
     events.append(op(600 * 4 * US + 26 * MS, 600 * 4 * US + 26 * MS + 3 * US, 1))
     one = look(*events, columns=100)
-    one = one.fill(*one.tracks.world, 100)
-    before = one.column_of(600 * 4 * US, 100)
-    squeezed = one.with_compression(True, 100)
-    after = squeezed.column_of(600 * 4 * US, 100)
+    one = one.fill(*one.tracks.world)
+    before = one.column_of(600 * 4 * US)
+    squeezed = one.with_compression(True)
+    after = squeezed.column_of(600 * 4 * US)
     assert before < 10
     assert after > 60
-    cuts = text(axis(canvas(squeezed, 100)))
+    cuts = text(axis(canvas(squeezed)))
     assert "~" in cuts
-    assert "~" not in text(axis(canvas(one, 100)))
+    assert "~" not in text(axis(canvas(one)))
 
 
 def test_a_row_is_as_wide_as_its_columns_with_wide_and_joined_characters():
     name = "カーネル e\u0301 核"
     one = look(call(0, 5, 1), op(10, 1_000, 1, name=name), op(1_010, 1_020, 1, name="b"))
-    for row in rows_of(one, 40, 8):
+    for row in rows_of(one, 8):
         assert row.cells == 12 + 40
         assert cell_len(text(row)) == 52
 
@@ -222,8 +223,8 @@ def test_a_range_without_room_for_its_name_shows_its_number():
         op(1_400, 1_800, 2, name="gemm"),
         columns=12,
     )
-    assert drawn(one, 12)["range"].replace("▓", "█") == "10████11████"
-    assert drawn(one, 40)["range"].startswith("layer.10")
+    assert drawn(one)["range"].replace("▓", "█") == "10████11████"
+    assert drawn(replace(one, columns=40))["range"].startswith("layer.10")
 
 
 @given(st.lists(st.integers(1, 90), min_size=2, max_size=9), st.integers(1, 30), glyph_sets)
@@ -266,7 +267,7 @@ def test_parts_have_rows_where_some_are_left_and_something_of_them_is_visible(he
     names = ("gemm", "flash_fwd", "rmsnorm", "silu_and_mul")
     events = [op(at, at + 90 + 10 * i, 1, name=names[i]) for i, at in enumerate((0, 200, 400, 600))]
     one = look(call(0, 5, 1), *events)
-    one = one.fill(150, 700, 40)
+    one = one.fill(150, 700)
     shown = shown_tracks(one, height, False)
     places = [place for place, _ in shown]
     parts = [one.tracks.tracks[place] for place, kind in shown if kind == "part"]
@@ -287,7 +288,7 @@ def test_ops_that_fit_into_no_sub_row_are_counted():
         "+3",
         "3 more",
     ]
-    assert "3 more" not in drawn(one.fill(600, 1_000, 40), height=20)
+    assert "3 more" not in drawn(one.fill(600, 1_000), height=20)
 
 
 def test_a_legend_names_what_was_drawn_and_counts_what_has_no_room():

@@ -17,7 +17,7 @@ from decodescope.tui.model.picks import (
     Selection,
     SpanPick,
 )
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
@@ -41,8 +41,8 @@ def test_every_size_is_drawn_and_no_row_is_too_wide(brush, trace_file):
     picks = [None, OpPick(5), GapPick(5), KernelPick("x"), RangePick("decode_step"), SpanPick(0, 9)]
     for one in picks:
         view = view_of(analysis, Selection(one))
-        panel = TimelinePanel(brush, view, Moment(0.0))
-        data = panel.pick(view, Moment(0.0))
+        panel = TimelinePanel(brush, view)
+        data = panel.pick(view)
         for width, height in [(1, 1), (2, 3), (7, 2), (20, 5), (61, 12), (300, 100)]:
             sheet = panel.draw(data, width, height)
             assert len(sheet.rows) <= height
@@ -56,8 +56,8 @@ def test_every_size_is_drawn_and_no_row_is_too_wide(brush, trace_file):
 )  # fmt: skip
 def test_traces_with_almost_nothing(events):
     view = view_of(analyze(trace_of(*events)))
-    panel = TimelinePanel(BRUSHES[0], view, Moment(0.0))
-    data = panel.pick(view, Moment(0.0))
+    panel = TimelinePanel(BRUSHES[0], view)
+    data = panel.pick(view)
     if isinstance(data, Empty):
         assert "nothing" in data.hint
         return

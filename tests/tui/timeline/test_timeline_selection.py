@@ -22,8 +22,8 @@ async def test_a_click_selects_and_a_drag_selects_a_span(trace_file):
         await settle(pilot)
         clicked = pick(app)
         column = x - panel.region.x - panel.inset - panel._gutter
-        begin, _ = panel._look.time_of(column, panel._columns)
-        _, end = panel._look.time_of(column + 20, panel._columns)
+        begin, _ = panel._look.time_of(column)
+        _, end = panel._look.time_of(column + 20)
         await pilot.mouse_down(offset=(x, y))
         await pilot.hover(offset=(x + 20, y))
         await pilot.mouse_up(offset=(x + 20, y))
@@ -70,10 +70,10 @@ async def test_the_wheel_zooms_at_the_pointer(trace_file):
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
         x = panel.region.x + panel.inset + panel._gutter + 70
-        before = panel._look.time_of(70, panel._columns)
+        before = panel._look.time_of(70)
         await pilot._post_mouse_events([_scroll_up()], offset=(x, panel.region.y + 4))
         await settle(pilot)
-        after = panel._look.time_of(70, panel._columns)
+        after = panel._look.time_of(70)
     assert after[1] - after[0] < before[1] - before[0]
     assert before[0] <= sum(after) // 2 <= before[1]
 
@@ -95,7 +95,7 @@ async def test_a_gap_chosen_elsewhere_moves_the_timeline_to_it(trace_file):
         begin, end = int(gaps.start_ns[3]), int(gaps.end_ns[3])
     assert look.shown[0] <= begin < end <= look.shown[1]
     assert look.track.key.kind == "gap"
-    assert look.column_of(end, panel._columns) - look.column_of(begin, panel._columns) >= 2
+    assert look.column_of(end) - look.column_of(begin) >= 2
 
 
 async def test_a_kernel_and_a_range_chosen_elsewhere_stand_out(tmp_path):
@@ -153,12 +153,12 @@ async def test_enter_opens_the_kernel_and_narrows_to_a_range(trace_file):
         await press(pilot, "full_stop")
         launch = pick(app).row
         await press(pilot, "enter")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
         trace = view.window.analysis.trace
         assert view.page == "kernels"
         assert view.selection.pick == KernelPick(trace.names[trace.ops.name[launch]])
         await press(pilot, "2", "up", "comma", "enter")
-        view = app._painter.shown()[0]
+        view = app._painter.shown()
     assert panel._look.track.key.kind == "range"
     assert view.selection == Selection(RangePick("decode_step"), "decode_step")
 

@@ -124,7 +124,7 @@ async def test_a_worker_that_lies_or_stands_still_is_named_and_ended(
             await shown(pilot, "llama-3.2-1b")
             await standing_still(pid)
             clock.now += 600
-            app._painter._paint_ages()
+            app._painter.paint()
         await shown(pilot, said)
         await turned(pilot, "3")
         assert len(link._decoder._buffer) < 100

@@ -46,7 +46,7 @@ async def later(session: Session, pilot, seconds: float) -> str:
     """The title after `seconds` in which nothing arrived."""
     session.app._painter.paint()
     session.clock.now += seconds
-    session.app._painter._paint_ages()
+    session.app._painter.paint()
     await pilot.pause()
     return text_of(session.app).splitlines()[0]
 

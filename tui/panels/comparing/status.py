@@ -1,6 +1,7 @@
 """The state of the comparison, how long it takes, and what its result is of; of merged ranks,
 which one the others wait for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import summary_of
 from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet, wrapped
 from decodescope.tui.style.palette import horizontal_bar
@@ -33,14 +34,14 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
 
     NAME = "ab_status"
     FRAMES = ()
-    AGES = True
-    _about: tuple[object, tuple[Line, ...]] = (None, ())
 
-    def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:
+    _about: tuple[object, Sequence[Line]] = (None, ())
+
+    def pick(self, view: View) -> tuple[Line, ...]:
         state = view.comparison
         if state.result is not self._about[0]:
-            self._about = (state.result, tuple(_about(state)))
-        return (*_progress(state, moment.now), *_waiting(view.window), *self._about[1])
+            self._about = (state.result, _about(state))
+        return (*_progress(state, view.now), *_waiting(view.window), *self._about[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data

@@ -32,7 +32,7 @@ from decodescope.analyzer.vocabulary.words import whole_change
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import View, Window
-from decodescope.tui.panels.messages import AskComparison, Choose, Turn
+from decodescope.tui.panels.messages import AskComparison, Choose
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
@@ -73,22 +73,17 @@ class ComparisonTable(TablePanel, ComparisonKeys):
     COMMANDS = commands_of("comparison", "rows")
 
     def idle_actions(self) -> Set[str]:
-        return super().idle_actions() | without_comparison(self._seen[0])
+        return super().idle_actions() | without_comparison(self._seen)
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
-
-    def moved(self, key: Hashable) -> None:
-        """Select nothing."""
 
 
 class ComparisonSidesPanel(ComparisonTable):
     """One row a variant, or a trace of a diff; the cursor's row is shown in detail below."""
 
     NAME = "ab_sides"
-
-    def source(self, view: View) -> object:
-        return view.comparison.result, view.comparison.busy
+    SOURCE = ("comparison.result", "comparison.busy")
 
     def rows(self, view: View) -> Rows | Empty:
         result = view.comparison.result
@@ -106,13 +101,11 @@ class _ChangesTable(ComparisonTable):
     """Changes from the first side to the one that is shown in detail; `LISTED` names them."""
 
     LISTED: ClassVar[str]
+    SOURCE = ("comparison.result", "comparison.side")
 
     def changes(self, pair: Pair, windows: Windows, names: Names) -> Table[Any]:
         """The table of both windows; `names` are those of the sides, cut for titles of columns."""
         raise NotImplementedError
-
-    def source(self, view: View) -> object:
-        return view.comparison.result, view.comparison.side
 
     def rows(self, view: View) -> Rows | Empty:
         title, result = self.LISTED.capitalize(), view.comparison.result
@@ -179,9 +172,6 @@ class _WaitingTable(ComparisonTable):
         """The table of a window; None if nobody communicates."""
         raise NotImplementedError
 
-    def source(self, view: View) -> object:
-        return view.window
-
     def rows(self, view: View) -> Rows | Empty:
         table = None if view.window is None else self.table(view.window)
         return Empty(self._title, self.EMPTY) if table is None else TableRows(table)
@@ -229,14 +219,14 @@ class SkewPanel(_WaitingTable):
         return skew_table(communication.skew, communication.member)
 
     def opened(self, key: Hashable) -> None:
-        window = self._seen[0].window
+        window = self._seen.window
         if window is None or window.communication is None or window.communication.skew is None:
             return
         step = next(step for step in window.communication.skew.worst if step.index == key)
         if step.at_ns is not None and step.length_ns is not None:
             start_ns = int(window.analysis.trace.ops.start_ns[0]) + step.at_ns
-            self.post_message(Choose(SpanPick(start_ns, start_ns + step.length_ns)))
-            self.post_message(Turn("timeline"))
+            span = SpanPick(start_ns, start_ns + step.length_ns)
+            self.post_message(Choose(span, page="timeline"))
 
 
 def _skew_note(skew: SkewReport, member: str) -> str:

@@ -48,7 +48,7 @@ def axis(canvas: Canvas) -> Row:
         ]
     else:
         ticks = range(step_ns, end_ns - start_ns + 1, step_ns)
-        marks += [(look.column_of(start_ns + at, columns), _round_label(at)) for at in ticks]
+        marks += [(look.column_of(start_ns + at), _round_label(at)) for at in ticks]
     sign = "+" if from_start else ""
     text, styles = [" "] * columns, [inks.dim] * columns
     for at in _cut_columns(canvas):
@@ -57,7 +57,7 @@ def axis(canvas: Canvas) -> Row:
     ends = {first: "[", last: "]"} if last > first else {first: canvas.glyphs.tick}
     ends = ends if first <= last else {}
     if canvas.at_ns is not None:
-        ends = {look.column_of(canvas.at_ns, columns): canvas.glyphs.tick} | ends
+        ends = {look.column_of(canvas.at_ns): canvas.glyphs.tick} | ends
     ends = {at: mark for at, mark in ends.items() if 0 <= at < columns}
     free = 0
     for at, label in marks:

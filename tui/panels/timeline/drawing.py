@@ -53,17 +53,17 @@ class Canvas:
     look: Look
     inks: Inks
     glyphs: Glyphs
-    columns: int
     gutter: int
     chosen: tuple[int, int] | None = None
     chosen_tracks: tuple[int, ...] = ()
     at_ns: int | None = None
     kinds_seen: set[str] = field(default_factory=set)
+    columns: int = field(init=False)
     edges_ns: Int64s = field(init=False)
     _styles: dict[tuple[TrackKind, int], Style] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.edges_ns = self.look.edges_ns(self.columns)
+        self.columns, self.edges_ns = self.look.columns, self.look.edges_ns
 
     def tracks(self, rows_of: Sequence[tuple[int, int]], focused: bool) -> list[Row]:
         """Tracks by their place, each in so many rows."""
@@ -154,8 +154,8 @@ class Canvas:
         """The first and last column of the selection; the last is smaller if none is visible."""
         if self.chosen is None:
             return 0, -1
-        first = self.look.column_of(self.chosen[0], self.columns)
-        last = self.look.column_of(max(self.chosen[1] - 1, self.chosen[0]), self.columns)
+        first = self.look.column_of(self.chosen[0])
+        last = self.look.column_of(max(self.chosen[1] - 1, self.chosen[0]))
         return max(first, 0), min(last, self.columns - 1)
 
     def _write_labels(self, track: Track, cells: Cells, lines: list[_Line], lettered: bool) -> None:

@@ -9,7 +9,7 @@ from textual import events
 
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
-from decodescope.tui.panels.messages import Choose, Narrow, Turn
+from decodescope.tui.panels.messages import Choose, Narrow, PageRequest
 from decodescope.tui.panels.prompt import Prompt
 from decodescope.tui.panels.timeline.tracks_panel import TracksPanel
 
@@ -43,30 +43,28 @@ class TimelinePanel(TracksPanel):
             self._look = self._look.marked(self._selection, self._labels)
 
     def action_pan(self, direction: int) -> None:
-        self._change(
-            lambda look: look.to(look.viewport.panned(Fraction(direction, 4)), self._columns)
-        )
+        self._change(lambda look: look.to(look.viewport.panned(Fraction(direction, 4))))
 
     def action_zoom(self, direction: int) -> None:
         """Zoom around the cursor if it is visible, else around the middle."""
         factor = Fraction(1, 2) if direction > 0 else Fraction(2)
-        self._change(lambda look: look.zoomed(factor, self._cursor_column(look), self._columns))
+        self._change(lambda look: look.zoomed(factor, self._cursor_column(look)))
 
     def action_fit_all(self) -> None:
-        self._change(lambda look: look.fill(*look.tracks.world, self._columns))
+        self._change(lambda look: look.fill(*look.tracks.world))
 
     def action_fit(self) -> None:
         def fitted(look: "Look") -> "Look":
             chosen = self._chosen(look)[0]
             time = look.tracks.home if chosen is None else chosen
-            return look.fill(*time, self._columns, margin=chosen is not None)
+            return look.fill(*time, margin=chosen is not None)
 
         self._change(fitted)
 
     def action_compress(self) -> None:
         def switched(look: "Look") -> "Look":
             on = not look.time.limit_ns
-            changed = look.with_compression(on, self._columns)
+            changed = look.with_compression(on)
             if on and not changed.time.limit_ns:
                 self.app.notify("There is less idle than busy time: nothing to cut short.")
             return changed
@@ -88,7 +86,7 @@ class TimelinePanel(TracksPanel):
 
     def action_next_gap(self) -> None:
         if (look := self._look) is not None:
-            gap = look.next_gap(self._time(look), self._columns)
+            gap = look.next_gap(self._time(look))
             self._choose_gap(gap, "No gap is as wide as a column. Zoom in to see shorter ones.")
 
     def action_largest_gap(self) -> None:
@@ -113,10 +111,10 @@ class TimelinePanel(TracksPanel):
         pick = self._selection.pick
         if isinstance(pick, OpPick) and self._look is not None:
             trace = self._look.tracks.analysis.trace
-            self.post_message(Choose(KernelPick(trace.names[int(trace.ops.name[pick.row])])))
-            self.post_message(Turn("kernels"))
+            kernel = KernelPick(trace.names[int(trace.ops.name[pick.row])])
+            self.post_message(Choose(kernel, page="kernels"))
         elif isinstance(pick, GapPick):
-            self.post_message(Turn("gaps"))
+            self.post_message(PageRequest(page="gaps"))
         elif isinstance(pick, RangePick):
             self.post_message(Narrow(pick.path))
 
@@ -140,13 +138,13 @@ class TimelinePanel(TracksPanel):
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self._look is not None and self._column(event) is not None:
             self.capture_mouse()
-            start_ns, _ = self._look.time_of(self._column(event) or 0, self._columns)
+            start_ns, _ = self._look.time_of(self._column(event) or 0)
             self._dragged = (start_ns, start_ns)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragged is not None and self._look is not None:
             column = max(min(event.x - self.inset - self._gutter, self._columns - 1), 0)
-            start_ns, end_ns = self._look.time_of(column, self._columns)
+            start_ns, end_ns = self._look.time_of(column)
             first = self._dragged[0]
             self._dragged = (first, end_ns if start_ns >= first else start_ns)
             self._redraw()
@@ -158,8 +156,8 @@ class TimelinePanel(TracksPanel):
         if dragged is None or look is None:
             return
         if column is not None and 0 < event.y <= self._body_top:
-            self._look = look.centred(column, self._columns)
-        elif column is not None and (at_ns := look.time_of(column, self._columns))[0] == dragged[0]:
+            self._look = look.centred(column)
+        elif column is not None and (at_ns := look.time_of(column))[0] == dragged[0]:
             number = None if track is None else look.tracks.tracks[track].at(*at_ns)
             if track is not None and number is not None:
                 self._select(track, number, move=False)
@@ -185,19 +183,19 @@ class TimelinePanel(TracksPanel):
     def _wheel(self, event: events.MouseEvent, factor: Fraction) -> None:
         event.stop()
         column = self._column(event)
-        self._change(lambda look: look.zoomed(factor, column, self._columns))
+        self._change(lambda look: look.zoomed(factor, column))
 
     # Selection
 
     def _change(self, change: Callable[["Look"], "Look"]) -> None:
-        if self._look is not None and self._columns:
+        if self._look is not None:
             self._look = change(self._look)
             self._redraw()
 
     def _cursor_column(self, look: "Look") -> int | None:
         if self._at_ns is None:
             return None
-        column = look.column_of(self._at_ns, self._columns)
+        column = look.column_of(self._at_ns)
         return column if 0 <= column < self._columns else None
 
     def _select(self, track: int, number: int, move: bool = True) -> None:
@@ -208,7 +206,7 @@ class TimelinePanel(TracksPanel):
         start_ns, end_ns = int(slices.start_ns[number]), int(slices.end_ns[number])
         self._look = replace(look, cursor=track)
         if move:
-            self._look = self._look.show(start_ns, end_ns, self._columns, readable=False)
+            self._look = self._look.show(start_ns, end_ns, readable=False)
         self._at_ns = start_ns
         self._choose(look.pick_of(track, number))
 
@@ -218,7 +216,7 @@ class TimelinePanel(TracksPanel):
             return
         gaps = self._look.tracks.analysis.gaps
         start_ns, end_ns = int(gaps.start_ns[row]), int(gaps.end_ns[row])
-        self._look, self._at_ns = self._look.show(start_ns, end_ns, self._columns), start_ns
+        self._look, self._at_ns = self._look.show(start_ns, end_ns), start_ns
         self._choose(GapPick(row))
 
     def _choose_span(self, start_ns: int, end_ns: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.text.formatting import duration, significant
 from decodescope.analyzer.trace import Bools
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.prompt import PromptPanel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
@@ -36,8 +36,6 @@ class TimelineData:
 class TracksPanel(PromptPanel[TimelineData]):
     """All tracks of the window. What it looks at follows the window and the selection."""
 
-    AGES = True
-
     _look: "Look | None" = None
     _source: tuple[str, int] = ("", -1)
     _selection = NOTHING
@@ -55,14 +53,14 @@ class TracksPanel(PromptPanel[TimelineData]):
 
     # Panel
 
-    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
+    def pick(self, view: View) -> TimelineData | Empty:
         window = view.window
         if window is None or not window.tracks.tracks:
             self._look = None
             hint = view.waiting if window is None else "nothing in this trace has a time"
             return Empty("Timeline", hint)
         source = (view.source_name, view.current)
-        return TimelineData(window, source, view.selection, view.window_note(moment))
+        return TimelineData(window, source, view.selection, view.window_note)
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         from decodescope.tui.panels.timeline.drawing import Canvas
@@ -78,9 +76,7 @@ class TracksPanel(PromptPanel[TimelineData]):
         key = (*state, self._brush, width, height, self._prompt and self._prompt.text)
         if self._drawn is None or self._drawn[0] != key:
             brush, chosen = self._brush, self._chosen(look)
-            canvas = Canvas(
-                look, brush.inks, brush.glyphs, self._columns, self._gutter, *chosen, at_ns
-            )
+            canvas = Canvas(look, brush.inks, brush.glyphs, self._gutter, *chosen, at_ns)
             self._drawn = (key, self._rows(canvas, width, height))
         return Sheet(list(self._drawn[1]), self._title(look), self._note(data))
 
@@ -95,13 +91,15 @@ class TracksPanel(PromptPanel[TimelineData]):
         """The look at this window and selection, at the width of this moment."""
         from decodescope.tui.model.look import look_again, look_at
 
-        columns, look, tracks = self._columns, self._look, data.window.tracks
+        look, tracks, columns = self._look, data.window.tracks, self._columns
         pick = data.selection.pick
         fresh = look is None or look.tracks is not tracks
         if look is None or self._source != data.source:
             look = look_at(tracks, columns)
         elif fresh:
             look = look_again(look, tracks, columns)
+        if look.columns != columns:
+            look = replace(look, columns=columns)
         if fresh:
             self._source = data.source
             self._at_ns = self._dragged = self._span = None
@@ -111,11 +109,11 @@ class TracksPanel(PromptPanel[TimelineData]):
         if fresh or data.selection != self._selection:
             look = look.marked(data.selection, self._labels)
             if not fresh and pick != self._own:
-                look = look.to_marked(columns)
+                look = look.to_marked()
         if (fresh or pick != self._selection.pick) and pick != self._own:
             look = self._to_pick(look, pick)
         self._selection = data.selection
-        self._look = look.to(look.viewport, columns)
+        self._look = look.to(look.viewport)
         return self._look
 
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
@@ -125,7 +123,7 @@ class TracksPanel(PromptPanel[TimelineData]):
         if places and look.track.key.kind != look.tracks.tracks[places[0]].key.kind:
             look = replace(look, cursor=places[0])
         self._at_ns = time[0]
-        return look.show(*time, self._columns)
+        return look.show(*time)
 
     def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, tuple[int, ...]]:
         """The time to mark, and the places of its tracks (none: all tracks)."""
