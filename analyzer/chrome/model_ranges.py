@@ -14,7 +14,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.replays import CONFIDENCES, EXACT
 from decodescope.analyzer.chrome.events import rows_of
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.structure.step_structure import BY_NAME, KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
 from decodescope.analyzer.trace import Bools, Int64s, Intervals

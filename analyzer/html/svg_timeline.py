@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.names.fitted_names import cut_middle, short_kernel
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rules import FAMILIES
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.tracks.build import StepTracks

@@ -19,7 +19,7 @@ from decodescope.analyzer.modelling.trace_facts import (
     matrix_sizes,
     shown_requests,
 )
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.trace import CollectiveMessage

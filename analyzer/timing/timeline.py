@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import FAMILIES, kernel_meaning
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.attributed_time import attributed_of_device
 from decodescope.analyzer.timing.gaps import (

@@ -207,9 +207,7 @@ def drawing_of(
 def _swatches(
     mark: Callable[[Record], Mark], glyphs: Glyphs
 ) -> tuple[Column[Record], Drawing[Record]]:
-    column: Column[Record] = kinds.TEXT(
-        "mark", "", "The colour of its kind.", lambda record: mark(record).name
-    )
+    column: Column[Record] = kinds.TEXT("mark", "", lambda record: mark(record).name)
     return column, lambda record, inks, room: swatch(mark(record), inks, glyphs)
 
 
@@ -227,7 +225,7 @@ def _bars(
         return Cell(horizontal_bar(share, column.bar, glyphs), style)
 
     bar: Column[Record] = kinds.TEXT(
-        f"{column.key}.bar", column.title, column.help, column.figure, first="down", priority=DETAIL
+        f"{column.key}.bar", column.title, column.figure, first="down", priority=DETAIL
     )
     return bar, draw
 

@@ -15,7 +15,7 @@ from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_tick
 from decodescope.analyzer.html.svg_step_time import bars_svg, histogram_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rules import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.schema.comparison_report import Standing, VariantRates
 from decodescope.analyzer.schema.kernel_report import QueueDepth
