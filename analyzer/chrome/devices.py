@@ -10,14 +10,13 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, known_args, rows_of
 from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
-from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
-from decodescope.analyzer.timing.intervals import depth_changes
+from decodescope.analyzer.timing.intervals import depth_changes, first_fit
 from decodescope.analyzer.timing.launches import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
 from decodescope.analyzer.vocabulary.words import device_words
@@ -37,7 +36,7 @@ def wait_slices(
     waits = waits.take(waits.transfer_start_ns > trace.ops.start_ns[waits.op])
     start_ns, end_ns = trace.ops.start_ns[waits.op], waits.transfer_start_ns
     order = np.argsort(start_ns, kind="stable")
-    tracks = first_track + first_fit(start_ns[order], end_ns[order], may_nest=False)
+    tracks = first_track + first_fit(start_ns[order], end_ns[order])
     for track in np.unique(tracks).tolist():
         yield text.thread(pid, track, "wait for other GPUs")
     columns = (
@@ -74,9 +73,7 @@ def tracks_by_stream(trace: Trace, of_device: Int64s) -> Iterator[StreamTracks]:
     above = _FIRST_STREAM_TRACK
     for stream_ops in grouped(of_device, ops.stream):
         stream = int(ops.stream[stream_ops[0]])
-        tracks = (
-            first_fit(ops.start_ns[stream_ops], ops.end_ns[stream_ops], may_nest=False) + above + 1
-        )
+        tracks = first_fit(ops.start_ns[stream_ops], ops.end_ns[stream_ops]) + above + 1
         yield StreamTracks(stream, above, stream_ops, tracks)
         above = int(tracks.max()) + 1
 

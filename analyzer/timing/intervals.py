@@ -6,11 +6,14 @@ sorted by start unless a function says otherwise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
+
+_ANY_END, _NO_END = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,19 +153,35 @@ def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:
     return Intervals(joined.start_ns, joined.end_ns)
 
 
-def lanes(start_ns: Int64s, end_ns: Int64s, most: int) -> Int64s:
-    """The row of each interval if none overlaps another one in its row: the first row that is free
-    at its start, `most` if none of so many is."""
-    lane = np.zeros(len(start_ns), dtype=np.int64)
+def first_fit(
+    start_ns: Int64s, end_ns: Int64s, *, may_nest: bool = False, most: int | None = None
+) -> Int64s:
+    """The first track, from 0, that each slice fits on, `most` if it fits on none of so many.
+
+    Slices are sorted by start. Those of one track do not overlap; with `may_nest`, one may contain
+    another, and of those that start together the longest comes first.
+    """
+    track = np.zeros(len(start_ns), dtype=np.int64)
     if (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
-        return lane
-    free_ns = [int(start_ns[0])] * most
-    times = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
-    for place, (begin_ns, until_ns) in enumerate(times):
-        lane[place] = row = next((at for at in range(most) if free_ns[at] <= begin_ns), most)
-        if row < most:
-            free_ns[row] = until_ns
-    return lane
+        return track
+    # The latest end that each track has room for: at first, any.
+    room = np.full(len(start_ns) + 1, _ANY_END)
+    stacks: list[list[int]] = [[]]  # the ends of the open slices of each track
+    open_slices: list[tuple[int, int]] = []  # end and track of each, as a heap
+    for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        while open_slices and open_slices[0][0] <= start:
+            changed = heappop(open_slices)[1]
+            stacks[changed].pop()
+            room[changed] = stacks[changed][-1] if stacks[changed] else _ANY_END
+        track[index] = free = int((room[: len(stacks) + 1] >= end).argmax())
+        if free == most:
+            continue
+        if free == len(stacks):
+            stacks.append([])
+        stacks[free].append(end)
+        heappush(open_slices, (end, free))
+        room[free] = end if may_nest else _NO_END
+    return track
 
 
 def lower_median(values: Int64s) -> int:

@@ -13,8 +13,8 @@ from decodescope.analyzer.timing.intervals import (
     covered_until,
     depth_at_starts,
     depth_changes,
+    first_fit,
     grouped_busy_ns,
-    lanes,
     overlapped,
     union,
 )
@@ -80,7 +80,7 @@ def test_an_interval_is_in_the_first_row_that_is_free(rows: list[Interval], most
         expected.append(free[0] if free else most)
         if free:
             free_ns[free[0]] = end
-    assert lanes(start_ns, end_ns, most).tolist() == expected
+    assert first_fit(start_ns, end_ns, most=most).tolist() == expected
 
 
 @given(intervals, st.lists(st.integers(-5, HORIZON + 5), max_size=8))
