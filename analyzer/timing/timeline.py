@@ -15,8 +15,8 @@ from decodescope.analyzer.timing.gaps import (
     busy_by_device,
     cut_gaps,
     find_gaps,
+    find_host_waits,
 )
-from decodescope.analyzer.timing.host_waits import find_host_waits
 from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.step_annotations import StepAnnotation

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from decodescope.analyzer.answer.host_frames import open_changes
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, call_kinds
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS, call_kinds
 from decodescope.analyzer.timing.launches import KERNEL_LAUNCH, calls_named, graph_launch_calls
 from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, grouped
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
