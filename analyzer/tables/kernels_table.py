@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
@@ -197,19 +198,15 @@ def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
     return Table("times", (kinds.TEXT("name", "time"), least, *PERCENTILES), rows)
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchApiRow:
-    """The calls of one API function, or all of them."""
-
-    name: str
-    calls: int
-    whole: bool = False
-
-
-def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
-    rows = [LaunchApiRow(name, calls) for name, calls in launches.by_api.items()]
-    rows.append(LaunchApiRow("all", launches.calls, whole=True))
-    return Table("functions", _APIS, rows, tone=lambda row: "strong" if row.whole else "plain")
+def launch_apis_table(launches: LaunchReport) -> Table[tuple[str, int]]:
+    """The calls of each API function, and all of them."""
+    whole = ("all", launches.calls)
+    columns: tuple[Column[tuple[str, int]], ...] = (
+        kinds.TEXT("name", "launched by", itemgetter(0)),
+        kinds.COUNT("calls", "calls", itemgetter(1)),
+    )
+    rows = (*launches.by_api.items(), whole)
+    return Table("functions", columns, rows, tone=lambda row: "strong" if row is whole else "plain")
 
 
 PERCENTILES: tuple[Column[Distribution], ...] = (
@@ -217,8 +214,4 @@ PERCENTILES: tuple[Column[Distribution], ...] = (
     kinds.DURATION("times.p90", "p90"),
     kinds.DURATION("times.p99", "p99"),
     kinds.DURATION("times.max", "max"),
-)
-_APIS: tuple[Column[LaunchApiRow], ...] = (
-    kinds.TEXT("name", "launched by"),
-    kinds.COUNT("calls", "calls"),
 )
