@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
-from decodescope.analyzer.schema.step_report import StepKindReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report
+from decodescope.analyzer.schema.step_report import StepKindReport, StepReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import DETAIL, Column, Table
 from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_sizes
