@@ -29,6 +29,7 @@ from decodescope.analyzer.timing.intervals import (
     Union,
     covered_inside,
     lower_median,
+    open_changes,
     stretches,
     union,
 )
@@ -294,21 +295,11 @@ def call_kinds(trace: Trace) -> Int8s:
 def _activity(calls: HostEvents, kinds: Int8s) -> tuple[Int64s, Int8s]:
     """When the activity of the thread that made `calls`, of the given kinds, changes, and its label
     from then on; the first row begins before all times."""
-    busy = [
-        union(calls.start_ns[kinds == kind], calls.end_ns[kinds == kind])
-        for kind in range(len(_KINDS))
-    ]
-    edges_ns = [column for times in busy for column in (times.start_ns, times.end_ns)]
-    since_ns = np.sort(np.concatenate(edges_ns))
-    inside = [
-        np.searchsorted(times.start_ns, since_ns, side="right")
-        > np.searchsorted(times.end_ns, since_ns, side="right")
-        for times in busy
-    ]
-    label = np.select(inside, range(len(_KINDS)), default=PYTHON).astype(np.int8)
-    changes = np.flatnonzero(np.diff(label, prepend=PYTHON))
-    before = np.iinfo(np.int64).min
-    return np.append(before, since_ns[changes]), np.append(np.int8(PYTHON), label[changes])
+    by_kind = np.argsort(kinds, kind="stable")
+    since_ns, row = open_changes(calls.take(by_kind), outermost=True)
+    label = np.append(kinds[by_kind], np.int8(PYTHON))[row]
+    changes = np.flatnonzero(np.diff(label, prepend=np.int8(-1)))
+    return since_ns[changes], label[changes]
 
 
 def _cut(waits: GapParts, since_ns: Int64s, label: Int8s) -> GapParts:
