@@ -3,12 +3,10 @@ facts that it shows of its model."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
-
-from dataclasses import replace
 
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.collectives.participants import messages_of
