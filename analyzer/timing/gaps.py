@@ -28,9 +28,9 @@ import numpy as np
 from decodescope.analyzer.timing.intervals import (
     Union,
     covered_inside,
+    intersections,
     lower_median,
     open_changes,
-    stretches,
     union,
 )
 from decodescope.analyzer.timing.launches import (
@@ -304,13 +304,6 @@ def _activity(calls: HostEvents, kinds: Int8s) -> tuple[Int64s, Int8s]:
 
 def _cut(waits: GapParts, since_ns: Int64s, label: Int8s) -> GapParts:
     """Each of `waits` (none empty) cut where the activity of its thread changes."""
-    first = np.searchsorted(since_ns, waits.start_ns, side="right") - 1
-    last = np.searchsorted(since_ns, waits.end_ns, side="left") - 1
-    row, whole = stretches(first, last - first + 1)
     until_ns = np.append(since_ns[1:], np.iinfo(np.int64).max)
-    return GapParts(
-        np.maximum(since_ns[row], waits.start_ns[whole]),
-        np.minimum(until_ns[row], waits.end_ns[whole]),
-        waits.gap[whole],
-        label[row],
-    )
+    row, span, pieces = intersections(waits, Intervals(since_ns, until_ns))
+    return GapParts(pieces.start_ns, pieces.end_ns, waits.gap[row], label[span])
