@@ -1,6 +1,6 @@
 """Advice by the bound of a step, by the engine that ran it, and by why the GPU was idle."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -15,36 +15,11 @@ from decodescope.analyzer.vocabulary.words import part_words
 
 _GRAPH_VARIANTS = "replay the step as one CUDA graph (variants compiled, fused+graph)"
 _GRAPH = "replay the step as one CUDA graph"
-_LATE_ADVICE = {
-    "sync": "remove the synchronisations from the step (.item(), .cpu(), printing a tensor)",
-    "allocation": "allocate before the step: a static KV cache, tensors that are used again",
-    "memcpy_api": "copy from pinned memory without waiting, or keep the data on the GPU",
-    "other_api": "move other CUDA calls (module loads, queries) out of the step",
-}
 GRAPH_ADVICE = (
     "the step is a graph: launch the next replay before this one ends, without reading its token"
 )
-_BOUND_ADVICE: Mapping[Bound, str] = {
-    "compute": "lower precision, a smaller batch or fewer FLOPs make it faster",
-    "communication": "compare the ranks (`decodescope analyze RANK0 RANK1 …`): a collective also "
-    "waits for the slowest one; then overlap it, or use fewer devices",
-    "copies": "keep the data on the device, or copy on a stream of its own while kernels run",
-    "memory": "only fewer bytes make it faster; a larger batch reads the weights once for more "
-    "tokens",
-}
 # In a word of a variant's name: elements of one byte.
 NARROW = ("fp8", "int8", "w8a8")
-_SMALL_GAPS_ADVICE = "let the next kernel start early (programmatic dependent launch), or fuse"
-_UNLINKED_ADVICE = "record the host's API calls too: they show why the GPU was idle"
-_GAP_ADVICE = {
-    "unlinked": _UNLINKED_ADVICE,
-    "graph_internal": _SMALL_GAPS_ADVICE,
-    "launch_call": _GRAPH,
-    "launch_latency": _GRAPH,
-    "kernel_floor": _SMALL_GAPS_ADVICE,
-    "dependency": "find what it waited for on the other stream, and start that earlier or on this "
-    "stream",
-}
 _BETWEEN_KERNELS = ("graph_internal", "kernel_floor")
 _SMALL_SHARE = 0.05
 
@@ -82,7 +57,7 @@ def next_steps(circumstances: Circumstances) -> Iterator[str]:
     ns = {part.part: part.ns for part in parts}
     between_ns = sum(ns.get(name, 0) for name in _BETWEEN_KERNELS)
     if bound in ("memory", "kernels") and between_ns >= _SMALL_SHARE * sum(ns.values()) > 0:
-        yield _SMALL_GAPS_ADVICE
+        yield _known_advice().gap["kernel_floor"]
 
 
 def _advice(circumstances: Circumstances) -> Iterator[str]:
@@ -97,9 +72,9 @@ def _advice(circumstances: Circumstances) -> Iterator[str]:
 def _host_advice(circumstances: Circumstances) -> str:
     host_ns = {part.part: part.ns for part in circumstances.parts if part.group == "host"}
     if 2 * host_ns.get("unlinked", 0) > sum(host_ns.values()):
-        return _UNLINKED_ADVICE
-    if circumstances.late_label in _LATE_ADVICE:
-        return _LATE_ADVICE[circumstances.late_label]
+        return _known_advice().gap["unlinked"]
+    if advice := _known_advice().host_wait.get(circumstances.late_label or ""):
+        return advice
     if circumstances.engine is None or circumstances.engine == "decodescope":
         if circumstances.has_graphs:
             return GRAPH_ADVICE
@@ -110,18 +85,28 @@ def _host_advice(circumstances: Circumstances) -> str:
 def _own_advice(circumstances: Circumstances) -> str:
     if circumstances.bound == "memory" and circumstances.capture is not None:
         return _fewer_bytes(circumstances.capture.variant)
-    return _BOUND_ADVICE.get(circumstances.bound, "")
+    return _known_advice().bound.get(circumstances.bound, "")
 
 
 def _of_engine(circumstances: Circumstances) -> str | None:
-    return _engine_options().get(circumstances.engine or "", {}).get(circumstances.bound)
+    return _known_advice().engine.get(circumstances.engine or "", {}).get(circumstances.bound)
+
+
+class _Advice(msgspec.Struct, frozen=True):
+    """By the bound of a step, by what the host did in a host_wait, by the class of a gap, and the
+    options of an engine by the bound."""
+
+    bound: dict[str, str]
+    host_wait: dict[str, str]
+    gap: dict[str, str]
+    engine: dict[str, dict[str, str]]
 
 
 @cache
-def _engine_options() -> dict[str, dict[str, str]]:
-    """The options of engines by engine and bound: those of engine_options.json."""
-    data = files(__package__).joinpath("engine_options.json").read_bytes()
-    return msgspec.json.decode(data, type=dict[str, dict[str, str]])
+def _known_advice() -> _Advice:
+    """The advice of advice.json."""
+    data = files(__package__).joinpath("advice.json").read_bytes()
+    return msgspec.json.decode(data, type=_Advice)
 
 
 def _kernel_advice(parts: Sequence[AnswerPart], per: str) -> Iterator[str]:
@@ -143,7 +128,7 @@ def _kernel_advice(parts: Sequence[AnswerPart], per: str) -> Iterator[str]:
     elif first.ops:
         yield f"start with {name}: {duration(first.ns)}{per}, {first.share:.0%} of it"
     else:
-        yield _GAP_ADVICE.get(first.part, f"start with the time {name}")
+        yield _known_advice().gap.get(first.part, f"start with the time {name}")
 
 
 class KnownBetter(msgspec.Struct, frozen=True):
@@ -184,4 +169,5 @@ def gap_advice(gap_class: str, label: str | None, call: str | None) -> str:
     late = gap_class in ("launch_call", "launch_latency") or label == "python"
     if late and call is not None and "GraphLaunch" in call:
         return GRAPH_ADVICE
-    return _GAP_ADVICE.get(gap_class) or _LATE_ADVICE.get(label or "", _GRAPH)
+    advice = _known_advice()
+    return advice.gap.get(gap_class) or advice.host_wait.get(label or "", _GRAPH)

@@ -41,7 +41,7 @@ from decodescope.analyzer.schema.answer import (
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.text.formatting import bytes_size, duration
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.vocabulary.words import part_words
 

@@ -23,6 +23,7 @@ from decodescope.analyzer.timing.intervals import (
     covered_inside,
     covered_until,
     intersections,
+    open_changes,
     union,
 )
 from decodescope.analyzer.timing.launches import first_matches
@@ -118,37 +119,6 @@ def _activity(
     since_ns, row = open_changes(times.take(overlapping), outermost=outermost)
     names = events.name[rows[overlapping]].astype(np.int64) + 1
     return since_ns, np.append(names, 0)[row]
-
-
-def open_changes(events: Intervals, *, outermost: bool = False) -> tuple[Int64s, Int64s]:
-    """When the innermost open one of events (in the order of `HostEvents`) changes, and its row
-    from then on, -1 for none; the first row is from before all times.
-
-    The innermost of the open events is the last one in the order of the rows, the outermost the
-    first. Each event is open from its start until just before its end, and the events may overlap
-    in any way. Method: between two neighbouring edges the same events are open. Each event covers a
-    stretch of such pieces, which is the union of two stretches of 2**k pieces; the largest row of
-    longer stretches is handed down to their halves, from the longest to single pieces.
-    """
-    before = np.iinfo(np.int64).min
-    edges_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)), kind="stable")
-    edges_ns = edges_ns[np.diff(edges_ns, prepend=edges_ns[:1] - 1) > 0]
-    first = np.searchsorted(edges_ns, events.start_ns)
-    after = np.searchsorted(edges_ns, events.end_ns)
-    rows = np.flatnonzero(after > first)
-    level = np.frexp(after[rows] - first[rows])[1] - 1
-    rank = len(events) - np.arange(len(events)) if outermost else np.arange(len(events)) + 1
-    best = np.zeros(len(edges_ns), dtype=np.int64)
-    for k in range(int(level.max(initial=0)), -1, -1):
-        covering = rows[level == k]
-        np.maximum.at(best, first[covering], rank[covering])
-        np.maximum.at(best, after[covering] - (1 << k), rank[covering])
-        if k:
-            half = 1 << (k - 1)
-            best[half:] = np.maximum(best[half:], best[:-half])
-    row = np.where(best > 0, len(events) - best if outermost else best - 1, -1)
-    changes = np.flatnonzero(np.diff(row, prepend=-1))
-    return np.append(before, edges_ns[changes]), np.append(-1, row[changes])
 
 
 def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tuple[HostFrame, ...]:

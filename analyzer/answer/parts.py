@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.ranges import Ranges
-from decodescope.analyzer.names.kinds import FAMILIES, ROLES
+from decodescope.analyzer.names.rules import FAMILIES, ROLES
 from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork, OpWork
 from decodescope.analyzer.schema.answer import AnswerPart, Bound, PartGroup
 from decodescope.analyzer.schema.report import GAP_CLASSES

@@ -7,8 +7,12 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.attribution.capture_paths import capture_reference
-from decodescope.analyzer.attribution.captured_replays import CapturedReplays, GraphLaunch, fits
-from decodescope.analyzer.attribution.graph_match import GraphMatch
+from decodescope.analyzer.attribution.captured_replays import (
+    CapturedReplays,
+    GraphLaunch,
+    GraphMatch,
+    fits,
+)
 from decodescope.analyzer.attribution.range_tree import PathTree, host_nodes
 from decodescope.analyzer.attribution.replays import GraphReplays, match_captured
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp

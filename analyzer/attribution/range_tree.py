@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.report import HostActivity
-from decodescope.analyzer.timing.intervals import containing, outermost
+from decodescope.analyzer.timing.intervals import around, containing, open_changes, outermost
 from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.step_annotations import is_step_name, step_kind
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace, rows_in
@@ -208,41 +208,14 @@ def _innermost_range(trace: Trace, tree: PathTree, times: HostTimes) -> Int64s:
     parts = {name: path_part(trace.names[name]) for name in np.unique(ranges.name).tolist()}
     shown = np.isin(ranges.name, [name for name, part in parts.items() if part is not None])
     for range_rows, time_rows in threads_at(ranges, np.flatnonzero(shown), times):
-        changed_ns, nodes = _changes(
-            tree,
-            ranges.start_ns[range_rows].tolist(),
-            ranges.end_ns[range_rows].tolist(),
-            [parts[name] or "" for name in ranges.name[range_rows].tolist()],
-        )
-        index = np.searchsorted(changed_ns, at_ns[time_rows], side="right") - 1
-        node[time_rows] = np.where(index >= 0, nodes[index], NO_NODE)
+        of_thread = ranges.take(range_rows)
+        nodes: list[int] = []
+        for outer, name in zip(around(of_thread).tolist(), of_thread.name.tolist(), strict=True):
+            nodes.append(tree.child(nodes[outer] if outer >= 0 else NO_NODE, parts[name] or ""))
+        changed_ns, row = open_changes(of_thread)
+        open_since = np.searchsorted(changed_ns, at_ns[time_rows], side="right") - 1
+        node[time_rows] = np.array([*nodes, NO_NODE])[row[open_since]]
     return node
-
-
-def _changes(
-    tree: PathTree, starts: list[int], ends: list[int], names: list[str]
-) -> tuple[Int64s, Int64s]:
-    """When the innermost open range of one thread changes, and to which node."""
-    times: list[int] = []
-    nodes: list[int] = []
-    open_ranges: list[tuple[int, int]] = []
-
-    def close_until(now: int | None) -> None:
-        while open_ranges and (now is None or open_ranges[-1][0] <= now):
-            closed_at = open_ranges.pop()[0]
-            while open_ranges and open_ranges[-1][0] <= closed_at:
-                open_ranges.pop()
-            times.append(closed_at)
-            nodes.append(open_ranges[-1][1] if open_ranges else NO_NODE)
-
-    for start, end, name in zip(starts, ends, names, strict=True):
-        close_until(start)
-        node = tree.child(open_ranges[-1][1] if open_ranges else NO_NODE, name)
-        open_ranges.append((end, node))
-        times.append(start)
-        nodes.append(node)
-    close_until(None)
-    return np.array(times, dtype=np.int64), np.array(nodes, dtype=np.int64)
 
 
 def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
-from decodescope.analyzer.attribution.captured_replays import CapturedReplays, GraphLaunch
-from decodescope.analyzer.attribution.graph_match import GraphMatch
+from decodescope.analyzer.attribution.captured_replays import (
+    CapturedReplays,
+    GraphLaunch,
+    GraphMatch,
+)
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference

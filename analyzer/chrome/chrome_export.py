@@ -2,10 +2,12 @@
 
 The file keeps Kineto's categories and arguments, so decodescope reads it back with the same
 figures. Times start at 0 because viewers read large times as floats; `baseTimeNanoseconds` holds
-the offset.
+the offset. Viewers read the slices of one track as a call stack: they may nest, but two that
+overlap partially are dropped or mangled, so such a slice goes to another track.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,13 +16,13 @@ import numpy as np
 
 from decodescope.analyzer.chrome.devices import device_events, gap_pieces, tracks_by_stream
 from decodescope.analyzer.chrome.events import EventText, known_args, rows_of
-from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
 from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY
 from decodescope.analyzer.text.formatting import weights_note
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace, rows_by
+from decodescope.analyzer.timing.intervals import first_fit
+from decodescope.analyzer.trace import HostEvents, Int64s, Trace, grouped, rows_by
 from decodescope.analyzer.vocabulary.words import device_words
 
 _HOST_CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime")
@@ -147,3 +149,35 @@ def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> 
             heads = rows_of((stream.tracks, ops.start_ns[stream.ops]), linked)
             for op, tail, (track, start) in zip(targets.tolist(), tails, heads, strict=True):
                 yield text.arrow(op + 1, tail, (pid_base + device, track, start))
+
+
+_MAX_NUMBER = 1 << 31
+
+
+def as_drawn(events: HostEvents) -> HostEvents:
+    """The events, in any order, with the process and thread numbers under which they are drawn.
+
+    An event keeps its process and thread, with two exceptions. Numbers that viewers do not accept
+    (negative ones, which represent text, and those of 32 bits and more) become unused ones. An
+    event that partially overlaps another one of its thread gets an unused thread number.
+    """
+    pid, tid = _usable(events.pid), _usable(events.tid)
+    drawn = tid.copy()
+    free = int(tid.max(initial=0)) + 1
+    for thread_events in grouped(np.lexsort((-events.end_ns, events.start_ns)), pid, tid):
+        track = first_fit(
+            events.start_ns[thread_events], events.end_ns[thread_events], may_nest=True
+        )
+        moved = track > 0
+        drawn[thread_events[moved]] = free - 1 + track[moved]
+        free += int(track.max(initial=0))
+    return replace(events, pid=pid, tid=drawn)
+
+
+def _usable(numbers: Int64s) -> Int64s:
+    usable = (numbers >= 0) & (numbers < _MAX_NUMBER)
+    free = int(numbers[usable].max(initial=0)) + 1
+    _, others = np.unique(numbers[~usable], return_inverse=True)
+    renumbered = numbers.copy()
+    renumbered[~usable] = free + others
+    return renumbered

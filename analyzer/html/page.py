@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg_step_time import bars_svg, launches_svg, queue_svg
-from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
+from decodescope.analyzer.html.svg_timeline import step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.text import formatting
@@ -142,7 +142,6 @@ def _environment() -> Environment:
         "cut": cut_middle,
         "table": table_html,
         "bars_svg": bars_svg,
-        "excerpt_svg": excerpt_svg,
         "launches_svg": launches_svg,
         "queue_svg": queue_svg,
         "step_svg": step_svg,

@@ -11,7 +11,7 @@ from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_step_time import Captioned, histogram_svg
 from decodescope.analyzer.html.svg_timeline import steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rules import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport

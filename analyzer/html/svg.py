@@ -106,10 +106,10 @@ def ticks(limit: float, most: int = 10) -> list[float]:
     return [step * index for index in range(int(limit / step) + 1)]
 
 
-def time_ticks(limit_ns: int, most: int = 10) -> list[tuple[float, str]]:
+def time_ticks(limit_ns: int) -> list[tuple[float, str]]:
     """Round times from 0 to at most `limit_ns`, each in ns and as text in one unit."""
     factor, unit = next((f, u) for f, u in TIME_UNITS if limit_ns >= 2 * f or f == 1)
-    return [(at, f"{at / factor:g} {unit}" if at else "0") for at in ticks(limit_ns, most)]
+    return [(at, f"{at / factor:g} {unit}" if at else "0") for at in ticks(limit_ns)]
 
 
 def _descending(step: float) -> Iterable[float]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.names.fitted_names import cut_middle, short_kernel
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rules import FAMILIES
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.tracks.build import StepTracks
@@ -24,7 +24,6 @@ from decodescope.analyzer.tracks.viewport import Viewport
 SINGLE_PX = 1.5
 COLUMN_PX = 2.0
 MAX_STREAMS = 6
-EXCERPT_OPS = 24
 _LEFT, _RIGHT = 150.0, 8.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT
 _OPS_PX, _GAPS_PX, _ROW_SPACE, _TRACK_SPACE, _AXIS_PX = 26.0, 14.0, 3.0, 16.0, 22.0
@@ -37,7 +36,7 @@ def steps_svg(steps: Sequence[tuple[str, StepTracks]]) -> Markup:
     """One step of each variant, all on the scale of the longest."""
     lengths = ", ".join(f"{name}: {duration(step.length_ns)}" for name, step in steps)
     longest_ns = max(step.length_ns for _, step in steps)
-    return _drawn(steps, (0, longest_ns), "One step of each variant on one time scale", lengths)
+    return _drawn(steps, longest_ns, "One step of each variant on one time scale", lengths)
 
 
 def step_svg(name: str, step: StepTracks) -> Markup:
@@ -46,29 +45,17 @@ def step_svg(name: str, step: StepTracks) -> Markup:
         f"{duration(step.length_ns)}, {len(step.ops)} ops on {len(step.streams)} streams, "
         f"{len(np.unique(step.gaps.slices.row))} gaps"
     )
-    return _drawn([("", step)], (0, step.length_ns), f"One step of {name} at its own scale", about)
-
-
-def excerpt_svg(name: str, step: StepTracks) -> Markup | None:
-    """`EXCERPT_OPS` consecutive ops from the middle of the step; None if it has few ops."""
-    ops = step.ops
-    if len(ops) < 2 * EXCERPT_OPS:
-        return None
-    first = (len(ops) - EXCERPT_OPS) // 2
-    start = int(ops.start_ns[first])
-    end = int(ops.end_ns[first : first + EXCERPT_OPS].max())
-    title = f"{EXCERPT_OPS} ops from the middle of a step of {name}"
-    return _drawn([("", step)], (start, end), title, f"from {duration(start)} on")
+    return _drawn([("", step)], step.length_ns, f"One step of {name} at its own scale", about)
 
 
 def _drawn(
-    steps: Sequence[tuple[str, StepTracks]], window_ns: tuple[int, int], title: str, about: str
+    steps: Sequence[tuple[str, StepTracks]], until_ns: int, title: str, about: str
 ) -> Markup:
     tracks = [(name, step, _tracks(step)) for name, step in steps]
     heights = [
         sum(_height(track) + _ROW_SPACE for track in rows) + _TRACK_SPACE for _, _, rows in tracks
     ]
-    plot = _Plot(Drawing(_AXIS_PX + sum(heights), title, about), *window_ns)
+    plot = _Plot(Drawing(_AXIS_PX + sum(heights), title, about), until_ns)
     plot.axis(_AXIS_PX + sum(heights) - _TRACK_SPACE)
     y = _AXIS_PX
     for (name, step, rows), height in zip(tracks, heights, strict=True):
@@ -96,25 +83,22 @@ def _tracks(step: StepTracks) -> list[Track]:
 
 @dataclass(frozen=True, slots=True)
 class _Plot:
-    """A drawing whose plot shows the time from `from_ns` to `until_ns`."""
+    """A drawing whose plot shows the time from 0 to `until_ns`, the end of the longest step."""
 
     drawing: Drawing
-    from_ns: int
     until_ns: int
 
     @property
     def px_per_ns(self) -> float:
-        return _PLOT / max(self.until_ns - self.from_ns, 1)
+        return _PLOT / max(self.until_ns, 1)
 
     def x(self, at_ns: float) -> float:
-        return _LEFT + (at_ns - self.from_ns) * self.px_per_ns
+        return _LEFT + at_ns * self.px_per_ns
 
     def axis(self, bottom: float) -> None:
-        for at, text in time_ticks(self.until_ns - self.from_ns):
-            x = _LEFT + at * self.px_per_ns
+        for at, text in time_ticks(self.until_ns):
+            x = self.x(at)
             self.drawing.line(x, _AXIS_PX - 6, x, bottom, "grid")
-            if self.from_ns:
-                text = f"+{text}" if at else f"from {duration(self.from_ns)}"
             if x < _LEFT + _PLOT - _TICK_TEXT_PX:
                 self.drawing.text(x + 3, 12, text, "dim")
 
@@ -123,12 +107,11 @@ class _Plot:
         if name:
             self.drawing.text(0, y + 12, cut_middle(name, 20), "strong")
             self.drawing.text(0, y + 27, duration(step.length_ns), "dim")
-        end = min(self.x(step.length_ns), _LEFT + _PLOT)
         for track in tracks:
             height = _height(track)
             if len(tracks) > 2 or not name:
                 self.drawing.text(_LEFT - 8, y + height / 2 + 4, track.title, "dim", "end")
-            self.drawing.rect(_LEFT, y, end - _LEFT, height, "track")
+            self.drawing.rect(_LEFT, y, self.x(step.length_ns) - _LEFT, height, "track")
             self._slices(track, step.names, y)
             y += height + _ROW_SPACE
 
@@ -136,14 +119,9 @@ class _Plot:
         are_ops, height = track.key.kind == "stream", _height(track)
         kinds = FAMILIES if are_ops else GAP_CLASSES
         classes = [f"{'f' if are_ops else 'g'}-{kind}" for kind in kinds]
-        alone_ns = track.slices.end_ns.copy()
+        slices = track.slices
+        start_ns, end_ns, alone_ns = slices.start_ns, slices.end_ns, slices.end_ns.copy()
         alone_ns[track.part] = track.start_ns
-        seen = (track.slices.start_ns < self.until_ns) & (track.slices.end_ns > self.from_ns)
-        slices = track.slices.take(seen)
-        start_ns, alone_ns, end_ns = (
-            np.clip(times, self.from_ns, self.until_ns)
-            for times in (slices.start_ns, alone_ns[seen], slices.end_ns)
-        )
         single = (end_ns - start_ns) * self.px_per_ns >= SINGLE_PX
         short = Slices(alone_ns, end_ns, slices.label, slices.row, slices.kind).take(~single)
         self._columns(track_of(track.key, track.title, short), classes, y)
@@ -168,7 +146,7 @@ class _Plot:
     def _columns(self, short: Track, classes: Sequence[str], y: float) -> None:
         """Short slices as columns, the kinds stacked upon each other."""
         columns = int(_PLOT / COLUMN_PX)
-        edges_ns = Viewport(self.from_ns, self.until_ns - self.from_ns).edges_ns(columns)
+        edges_ns = Viewport(0, self.until_ns).edges_ns(columns)
         height = _height(short)
         share = short.inside_ns(edges_ns) / np.maximum(np.diff(edges_ns), 1)[:, np.newaxis]
         foot = np.full(columns, y + height)

@@ -43,14 +43,8 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import Costs, op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import (
-    SCHEMA_VERSION,
-    Finding,
-    GapGroup,
-    Health,
-    Report,
-    StepReport,
-)
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, GapGroup, Health, Report
+from decodescope.analyzer.schema.step_report import StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions

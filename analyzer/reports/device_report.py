@@ -19,8 +19,7 @@ from decodescope.analyzer.schema.report import (
     StreamReport,
 )
 from decodescope.analyzer.schema.step_report import InterruptionReport
-from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, GapParts
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import overlapped, stretches, union
 from decodescope.analyzer.timing.launches import launching_thread

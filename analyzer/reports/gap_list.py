@@ -9,8 +9,7 @@ from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.reports.device_report import IdleTotals, idle_totals, rows_within
 from decodescope.analyzer.reports.main_steps import times_on
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapGroup
-from decodescope.analyzer.timing.gaps import HOST_WAIT
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals, rows_by
 

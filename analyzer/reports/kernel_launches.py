@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, folded_name
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, reports_by

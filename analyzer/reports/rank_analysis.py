@@ -14,9 +14,8 @@ from decodescope.analyzer.collectives.participants import find_participants
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
-from decodescope.analyzer.reports.communication import communication_report
+from decodescope.analyzer.reports.communication import communication_report, rank_steps
 from decodescope.analyzer.reports.rank_reading import read_ranks
-from decodescope.analyzer.reports.skew_report import rank_steps
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import (

@@ -10,6 +10,36 @@ StepKind = Literal["decode", "prefill", "mixed", "draft", "verify", "unknown"]
 LayerPlace = Literal["prologue", "epilogue", "outside"]
 
 
+class StepReport(Struct, frozen=True):
+    """One decode step. `host_ns` is the host marker's length; of a step without a marker, it is the
+    time from the start of its first launch call to the end of its last one. `gpu_span_ns` is the
+    time from the first start to the last end of the ops it launched. Busy and idle time are inside
+    the GPU span, and so are `gaps`, the ns of each class that occurred (they add up to `idle_ns`).
+    A step on several devices is busy when any of them is. `kind`, `batch` and `kv_tokens` are what
+    its annotations, Python frames or kernels tell, null where they do not (see `StepKindReport`).
+
+    `time_ns` is from the start of its first GPU op to that of the next step, of the last step its
+    GPU span, without interruptions, which take `interrupted_ns`; null without ops. The step time of
+    the trace is the median over the steps that are `timed`: those of the main kind that another
+    step follows, if there are any."""
+
+    index: int
+    name: str
+    host_ns: int | None
+    gpu_span_ns: int | None
+    busy_ns: int
+    idle_ns: int | None
+    launch_calls: int
+    gpu_ops: int
+    gaps: dict[str, int] = {}
+    time_ns: int | None = None
+    timed: bool = False
+    kind: StepKind = "unknown"
+    batch: int | None = None
+    kv_tokens: int | None = None
+    interrupted_ns: int = 0
+
+
 class StepKindReport(Struct, frozen=True):
     """The steps of one kind and batch size (requests), null if unknown.
 

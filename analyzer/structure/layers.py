@@ -1,6 +1,6 @@
 """The layers of one step: prologue, L layers, epilogue, from the kinds and names of its ops.
 
-`letters` holds one letter an op (`names.kinds.KINDS`), in order of launch. Every layer of a
+`letters` holds one letter an op (`names.rules.KINDS`), in order of launch. Every layer of a
 transformer mixes tokens once, so each group of attention ops is the middle of one layer. A layer
 ends after its feed-forward block and the residual addition behind it; fused with the next layer's
 norm, that addition belongs to the next layer. What is found counts only if the layers repeat:
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import common_lengths
-from decodescope.analyzer.names.kinds import UNKNOWN_LETTER
+from decodescope.analyzer.names.rules import UNKNOWN_LETTER
 from decodescope.analyzer.timing.repetition import maximal_runs
 from decodescope.analyzer.trace import Int64s
 

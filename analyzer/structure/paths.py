@@ -8,7 +8,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.attribution.replays import PARTIAL
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.structure.step_structure import NO_LAYER, Structure
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s

@@ -9,7 +9,7 @@ attention divide it into places:
 A residual addition counts with the norm behind it, as kernels fuse the two. Ops between two places
 (casts, bias additions, reductions of a split product) count with the product before them, or with
 the place they are in. A copy inside a device right before or behind an op that communicates stages
-its message. `names.kinds.ROLES` lists the roles.
+its message. `names.rules.ROLES` lists the roles.
 """
 
 import re
@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import KINDS, ROLE_OF_LETTER, ROLES
-from decodescope.analyzer.names.rules import NameMeaning, NameRules
+from decodescope.analyzer.names.rules import KINDS, ROLE_OF_LETTER, ROLES, NameMeaning, NameRules
 from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward, find_layers
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int8s, Int32s, Int64s, Trace, grouped

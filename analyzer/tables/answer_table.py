@@ -21,24 +21,14 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
     known = answer.limit_ns is not None
     columns: tuple[Column[AnswerPart], ...] = (
         kinds.TEXT(
-            "part",
-            "over the limit" if known else "part",
-            "A role of the kernels, a class of idle time, communication, or copies.",
-            text=lambda part: part_words(part.part),
+            "part", "over the limit" if known else "part", text=lambda part: part_words(part.part)
         ),
-        kinds.DURATION("ns", "time", "Attributed time; all parts add up to the step.", "ns"),
-        kinds.DURATION(
-            "limit_ns",
-            "limit",
-            "The least time that its bytes and FLOPs take at the device's peaks.",
-            shown=known,
-            priority=2,
-        ),
-        kinds.SIGNED_DURATION("over_ns", "over", "Time minus limit.", shown=known, tone="strong"),
+        kinds.DURATION("ns", "time", "ns"),
+        kinds.DURATION("limit_ns", "limit", shown=known, priority=2),
+        kinds.SIGNED_DURATION("over_ns", "over", shown=known, tone="strong"),
         kinds.PERCENT(
             "over_share",
             "of window" if answer.step_ns is None else "of step",
-            "The time over the limit, or the time where that is not known, ÷ the step.",
             lambda part: part.lost_ns / answer.whole_ns if answer.whole_ns else None,
             priority=3,
             bar=10 if known else 16,
@@ -58,27 +48,17 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
 
 
 _DETAILS: tuple[Column[AnswerPart], ...] = (
-    kinds.PERCENT(
-        "share_of_limit",
-        "of limit",
-        "The limit ÷ the time.",
-        quotient("limit_ns", "ns"),
-        priority=DETAIL,
-    ),
+    kinds.PERCENT("share_of_limit", "of limit", quotient("limit_ns", "ns"), priority=DETAIL),
     kinds.GIGABYTES_PER_S(
         "bytes_per_s",
         "",
-        "The bytes that the part must move ÷ its time.",
         lambda part: part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None,
         priority=DETAIL + 1,
     ),
-    kinds.COUNT(
-        "ops", "ops", "The GPU ops of the part.", lambda part: part.ops or None, priority=DETAIL + 2
-    ),
+    kinds.COUNT("ops", "ops", lambda part: part.ops or None, priority=DETAIL + 2),
     kinds.TEXT(
         "confidence",
         "known by",
-        "Whether the names of its ops tell the role, or their place in the step.",
         lambda part: ROLE_KNOWN_BY.get(part.confidence),
         priority=DETAIL + 3,
         tone="dim",
@@ -101,8 +81,6 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
     return kinds.RANGE(
         "kernel",
         "",
-        "The kernel that takes most of it; of waiting for the host, what the host did for most of "
-        "that time.",
         lambda part: part.kernel or host.get(part.part),
         text=lambda part: fit(part, _WHOLE_CELLS),
         fit=fit,

@@ -31,20 +31,18 @@ def _model(row: CaptureRow) -> str:
 
 
 _CAPTURES: tuple[Column[CaptureRow], ...] = (
-    kinds.TEXT("name", "trace", "The trace."),
+    kinds.TEXT("name", "trace"),
     *columns_of(
         "capture",
-        kinds.PROSE("model", "model", "The model, and its weights.", text=_model, always=True),
-        kinds.TEXT("variant", "variant", "The variant."),
-        kinds.TEXT("device_name", "device", "The device."),
-        kinds.TEXT("dtype", "dtype", "The dtype."),
-        kinds.COUNT("steps", "steps", "The profiled steps."),
-        kinds.COUNT("position", "from position", "The position of the first one."),
-        kinds.BYTES_PER_S(
-            "measured_peak_bytes_per_s", "measured read peak", "Of this GPU's memory."
-        ),
-        kinds.TEXT("measured_peak_at", "measured", "When."),
-        kinds.DURATION("kernel_floor_ns", "kernel floor", "The least gap between two ops."),
-        kinds.TEXT("decodescope_version", "decodescope", "Its version."),
+        kinds.PROSE("model", "model", text=_model, always=True),
+        kinds.TEXT("variant", "variant"),
+        kinds.TEXT("device_name", "device"),
+        kinds.TEXT("dtype", "dtype"),
+        kinds.COUNT("steps", "steps"),
+        kinds.COUNT("position", "from position"),
+        kinds.BYTES_PER_S("measured_peak_bytes_per_s", "measured read peak"),
+        kinds.TEXT("measured_peak_at", "measured"),
+        kinds.DURATION("kernel_floor_ns", "kernel floor"),
+        kinds.TEXT("decodescope_version", "decodescope"),
     ),
 )

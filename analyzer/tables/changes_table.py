@@ -30,7 +30,6 @@ _WHOLE = partial(Column, lambda figure: "" if figure is None else f"{figure:,.0f
 def _time_columns(
     names: Sequence[str],
     keys: tuple[str, str, str],
-    time: str,
     change_of: Callable[[Row], Change],
     kinds: tuple[_Kind, _Kind] = (kinds.MICROSECONDS, kinds.SIGNED_MICROSECONDS),
     priority: int = 1,
@@ -43,24 +42,11 @@ def _time_columns(
     kind, moved_kind = kinds
     moved = attrgetter(moved_key)
     return (
-        kind(
-            base_key,
-            names[0],
-            f"Its {time} in a step of the base.",
-            priority=priority + 1,
-            always=True,
-        ),
-        kind(
-            other_key,
-            names[1],
-            f"Its {time} in a step of the other side.",
-            priority=priority,
-            always=True,
-        ),
+        kind(base_key, names[0], priority=priority + 1, always=True),
+        kind(other_key, names[1], priority=priority, always=True),
         moved_kind(
             moved_key,
             "change",
-            "How much more the other side takes.",
             sort=lambda row: abs(moved(row)),
             # More time is bad, less is good; the sign says so without colour.
             tone=lambda row: "bad" if moved(row) > 0 else "good" if moved(row) < 0 else "dim",
@@ -68,7 +54,6 @@ def _time_columns(
         _TEXT_OF_NUMBER(
             "change",
             "change",
-            "The same in per cent, or as a factor.",
             lambda row: change_of(row).ratio,
             text=lambda row: words(change_of(row)),
             priority=priority + 2,
@@ -78,14 +63,13 @@ def _time_columns(
 
 
 def _side_columns(
-    keys: tuple[str, str], title: str, kind: _Kind, figure: str, priority: int
+    keys: tuple[str, str], title: str, kind: _Kind, priority: int
 ) -> tuple[Column[Row], Column[Row]]:
     """A figure of both sides; that of the base is dropped first."""
     base_key, other_key = keys
-    in_base, in_other = f"{figure} in a step of the base.", f"{figure} in a step of the other side."
     return (
-        kind(base_key, title, in_base, priority=priority + 1, tone="dim"),
-        kind(other_key, f"→ {title}", in_other, priority=priority, tone="dim"),
+        kind(base_key, title, priority=priority + 1, tone="dim"),
+        kind(other_key, f"→ {title}", priority=priority, tone="dim"),
     )
 
 
@@ -99,7 +83,6 @@ def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
         kinds.NAME(
             "part",
             "part",
-            "What takes the time in the median step of each side.",
             lambda row: part_words(row.part),
             least=16,
             tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
@@ -107,11 +90,10 @@ def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
         *_time_columns(
             [name[:_NAME_CELLS] for name in names],
             ("base_ns", "other_ns", "change_ns"),
-            "time",
             lambda row: Change(row.base_ns, row.other_ns),
             (kinds.WHOLE_MICROSECONDS, kinds.WHOLE_CHANGE),
         ),
-        *_side_columns(("base_ops", "other_ops"), "ops", kinds.COUNT, "Its ops", 4),
+        *_side_columns(("base_ops", "other_ops"), "ops", kinds.COUNT, 4),
     )
     return Table(
         "parts",
@@ -131,9 +113,9 @@ def kernel_changes_table(
     short = ShortNames(row.name for row in rows)
     noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        kinds.RANGE("name", noun, "The kernel, by its short name.", cut=short.of, least=16),
-        *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
-        *_side_columns(("count.base", "count.other"), "calls", kinds.NUMBER, "Its calls", 4),
+        kinds.RANGE("name", noun, cut=short.of, least=16),
+        *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), lambda row: row.ns),
+        *_side_columns(("count.base", "count.other"), "calls", kinds.NUMBER, 4),
     )
     return Table(
         f"{noun}s", columns, rows, search=lambda row: f"{row.name}\n{short_name(row.name)}"
@@ -158,25 +140,17 @@ def range_changes_table(
         return f"{own} (was {replaced})" if replaced else own
 
     columns: tuple[Column[RangeChange], ...] = (
-        kinds.RANGE(
-            "path",
-            "range",
-            "The range; of a fused one, also the ranges of the base whose work it does.",
-            text=name,
-        ),
+        kinds.RANGE("path", "range", text=name),
         *_time_columns(
             [f"{side} attr." if pair.overlapping else side for side in names],
             (*keys(figure), f"{figure}.moved"),
-            "attributed time" if pair.overlapping else "busy time",
             lambda row: getattr(row, figure),
             priority=0,
             words=change_text,
         ),
-        *_side_columns(
-            keys("idle_ns"), "idle", kinds.MICROSECONDS, "The gaps that its ops ended", 3
-        ),
-        *_side_columns(keys("gpu_ops"), "ops", _WHOLE, "Its ops", 5),
-        *_side_columns(keys("launch_calls"), "launches", _WHOLE, "Its launch calls", 7),
+        *_side_columns(keys("idle_ns"), "idle", kinds.MICROSECONDS, 3),
+        *_side_columns(keys("gpu_ops"), "ops", _WHOLE, 5),
+        *_side_columns(keys("launch_calls"), "launches", _WHOLE, 7),
     )
     return Table(
         "ranges",

@@ -1,7 +1,7 @@
 """Declares tables: their columns and rows, for the terminal, Markdown, CSV, HTML and the app.
 
-A column is declared once, by its kind: its key in JSON and CSV, its title and its help. What an
-output adds (colours, bars, sorting) it derives from the declaration.
+A column is declared once, by its kind: its key in JSON and CSV, and its title. docs/columns.md has
+its help. What an output adds (colours, bars, sorting) it derives from the declaration.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -72,7 +72,6 @@ class Column(Generic[Row]):
     write: Callable[[Any], str]
     key: str
     title: str
-    help: str
     value: Callable[[Row], Any] | str | None = None
     text: Callable[[Row], str] | None = None
     cut: Callable[[str, int], str] = cut_middle

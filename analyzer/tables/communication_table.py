@@ -31,12 +31,10 @@ def communication_table(report: Report) -> Table[CommunicationRow]:
         "kinds",
         (
             device_column(report.devices),
-            kinds.TEXT("kind", "kind", "The library, or the way.", "name"),
-            kinds.DURATION("ns", "time", "The time in which any such op ran."),
-            kinds.PERCENT(
-                "window_share", "of window", "Time ÷ window.", quotient("ns", "window_ns"), bar=12
-            ),
-            kinds.PERCENT("busy_share", "of busy", "Time ÷ busy.", quotient("ns", "busy_ns")),
+            kinds.TEXT("kind", "kind", "name"),
+            kinds.DURATION("ns", "time"),
+            kinds.PERCENT("window_share", "of window", quotient("ns", "window_ns"), bar=12),
+            kinds.PERCENT("busy_share", "of busy", quotient("ns", "busy_ns")),
         ),
         [row for device in report.devices if device.communication_ns for row in _of_device(device)],
         tone=lambda row: "strong" if row.whole else "plain",
@@ -58,11 +56,7 @@ def collectives_table(
     """The first `most` operations of each group, those with most time first."""
     member = communication.member
     ranks: Column[CollectiveReport] = kinds.TEXT(
-        "ranks",
-        f"{member}s",
-        f"The {member}s of its group.",
-        text=_runs,
-        sort=lambda collective: len(collective.ranks),
+        "ranks", f"{member}s", text=_runs, sort=lambda collective: len(collective.ranks)
     )
     return Table(
         "operations",
@@ -86,30 +80,24 @@ def _runs(collective: CollectiveReport) -> str:
 
 
 _OPERATION: tuple[Column[CollectiveReport], ...] = (
-    kinds.NAME("operation", "operation", "What the collective does."),
-    kinds.TEXT("kind", "kind", "The library.", priority=6, tone="dim"),
+    kinds.NAME("operation", "operation"),
+    kinds.TEXT("kind", "kind", priority=6, tone="dim"),
 )
 _FIGURES: tuple[Column[CollectiveReport], ...] = (
-    kinds.COUNT("matched", "matched", "The collectives that all of them recorded.", priority=2),
+    kinds.COUNT("matched", "matched", priority=2),
     kinds.COUNT(
         "unmatched",
         "unmatched",
-        "The ops without a partner on every one.",
         lambda collective: collective.unmatched or None,
         priority=7,
         tone="dim",
     ),
-    kinds.DURATION("total_ns", "total", "The sum of the durations of all ops.", priority=3),
-    kinds.DURATION("transfer_ns.p50", "transfer p50", "The transfer of one, by the median."),
-    kinds.DURATION("wait_ns.p50", "wait p50", "The wait in one, by the median."),
-    kinds.DURATION("wait_ns.p99", "wait p99", "99 % of them wait at most that long.", priority=5),
-    kinds.BYTES("message_bytes", "message", "The median size, where kernels say it.", priority=4),
-    kinds.BYTES_PER_S(
-        "bus_bytes_per_s",
-        "bus rate",
-        "The median rate of the links, as nccl-tests counts it.",
-        priority=1,
-    ),
+    kinds.DURATION("total_ns", "total", priority=3),
+    kinds.DURATION("transfer_ns.p50", "transfer p50"),
+    kinds.DURATION("wait_ns.p50", "wait p50"),
+    kinds.DURATION("wait_ns.p99", "wait p99", priority=5),
+    kinds.BYTES("message_bytes", "message", priority=4),
+    kinds.BYTES_PER_S("bus_bytes_per_s", "bus rate", priority=1),
 )
 
 
@@ -122,36 +110,14 @@ def _over_devices(figure: str) -> Callable[[RankReport], int]:
 
 
 _RANKS: tuple[Column[RankReport], ...] = (
-    kinds.PLACE("rank", "rank", "The rank."),
-    kinds.NAME(
-        "file",
-        "file",
-        "Its file.",
-        lambda rank: rank.report.source.path.rpartition("/")[2],
-        least=9,
-    ),
-    kinds.COUNT("gpu_ops", "GPU ops", "How many ran.", _over_devices("gpu_ops"), priority=3),
-    kinds.DURATION(
-        "window_ns",
-        "window",
-        "From the first op's start to the last one's end.",
-        _over_devices("window_ns"),
-        priority=2,
-    ),
-    kinds.DURATION(
-        "idle_ns", "idle", "Window minus busy of its devices.", _over_devices("idle_ns"), priority=4
-    ),
-    kinds.PERCENT("idle_share", "idle", "Idle ÷ window.", lambda rank: idle_fraction(rank.report)),
+    kinds.PLACE("rank", "rank"),
+    kinds.NAME("file", "file", lambda rank: rank.report.source.path.rpartition("/")[2], least=9),
+    kinds.COUNT("gpu_ops", "GPU ops", _over_devices("gpu_ops"), priority=3),
+    kinds.DURATION("window_ns", "window", _over_devices("window_ns"), priority=2),
+    kinds.DURATION("idle_ns", "idle", _over_devices("idle_ns"), priority=4),
+    kinds.PERCENT("idle_share", "idle", lambda rank: idle_fraction(rank.report)),
     kinds.PERCENT(
-        "communication_share",
-        "comm",
-        "Communication ÷ window.",
-        lambda rank: communication_fraction(rank.report) or None,
+        "communication_share", "comm", lambda rank: communication_fraction(rank.report) or None
     ),
-    kinds.TEXT(
-        "answer.bound",
-        "bound",
-        "What limits its steps.",
-        lambda rank: bound_words(rank.report.answer.bound),
-    ),
+    kinds.TEXT("answer.bound", "bound", lambda rank: bound_words(rank.report.answer.bound)),
 )

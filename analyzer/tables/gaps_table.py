@@ -43,36 +43,13 @@ def gap_class_columns(of: str = "of window") -> tuple[Column[GapClassRow], ...]:
     """The columns of classes; `of` says what shares are of."""
     return (
         kinds.TEXT(
-            "class",
-            "class",
-            "Why the device was idle; below host_wait, what the host did meanwhile.",
-            "name",
-            text=lambda row: f"  {row.name}" if row.sub else row.name,
+            "class", "class", "name", text=lambda row: f"  {row.name}" if row.sub else row.name
         ),
-        kinds.COUNT(
-            "count", "gaps", "How many gaps have a part of the class.", "total.count", priority=1
-        ),
-        kinds.DURATION(
-            "total_ns", "total", "The time of these parts.", "total.total_ns", tone="strong"
-        ),
-        kinds.PERCENT(
-            "window_share",
-            of,
-            "That time ÷ the window, or the step.",
-            quotient("total.total_ns", "of_ns"),
-            priority=2,
-            bar=12,
-        ),
-        kinds.DURATION(
-            "mean_ns",
-            "mean",
-            "The mean of these parts.",
-            quotient("total.total_ns", "total.count"),
-            priority=4,
-        ),
-        kinds.DURATION(
-            "max_ns", "longest", "The longest of these parts.", "total.max_ns", priority=3
-        ),
+        kinds.COUNT("count", "gaps", "total.count", priority=1),
+        kinds.DURATION("total_ns", "total", "total.total_ns", tone="strong"),
+        kinds.PERCENT("window_share", of, quotient("total.total_ns", "of_ns"), priority=2, bar=12),
+        kinds.DURATION("mean_ns", "mean", quotient("total.total_ns", "total.count"), priority=4),
+        kinds.DURATION("max_ns", "longest", "total.max_ns", priority=3),
     )
 
 
@@ -111,13 +88,13 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
         if part.count
     ]
     columns: tuple[Column[StreamGapsRow], ...] = (
-        kinds.TEXT("device", "device", "The device."),
-        kinds.TEXT("stream", "stream", "The stream of the op that ended the gap."),
-        kinds.TEXT("class", "class", "Why the device was idle.", "gap_class"),
-        kinds.TEXT("label", "label", "What the host did meanwhile, if the class is host_wait."),
-        kinds.COUNT("count", "gaps", "How many gaps.", "total.count"),
-        kinds.DURATION("total_ns", "total", "Their time.", "total.total_ns"),
-        kinds.DURATION("max_ns", "longest", "The longest.", "total.max_ns"),
+        kinds.TEXT("device", "device"),
+        kinds.TEXT("stream", "stream"),
+        kinds.TEXT("class", "class", "gap_class"),
+        kinds.TEXT("label", "label"),
+        kinds.COUNT("count", "gaps", "total.count"),
+        kinds.DURATION("total_ns", "total", "total.total_ns"),
+        kinds.DURATION("max_ns", "longest", "total.max_ns"),
     )
     return Table("classes", columns, rows)
 
@@ -138,26 +115,20 @@ def gap_groups_table(report: Report, most: int | None = None) -> Table[GapGroup]
 def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup], ...]:
     """The columns of groups of gaps; shares are of `idle_ns`, `names` has the ops around them."""
     return (
-        kinds.TEXT(
-            "gap_class",
-            "class",
-            "Why the device was idle, and of host_wait what the host did for most of it.",
-            text=group_cause,
-        ),
-        kinds.COUNT("count", "gaps", "How many gaps.", priority=3),
-        kinds.DURATION("total_ns", "total", "Their time.", tone="strong"),
-        kinds.DURATION("mean_ns", "mean", "Their mean.", quotient("total_ns", "count"), priority=5),
-        kinds.DURATION("max_ns", "longest", "The longest of them.", priority=5),
+        kinds.TEXT("gap_class", "class", text=group_cause),
+        kinds.COUNT("count", "gaps", priority=3),
+        kinds.DURATION("total_ns", "total", tone="strong"),
+        kinds.DURATION("mean_ns", "mean", quotient("total_ns", "count"), priority=5),
+        kinds.DURATION("max_ns", "longest", priority=5),
         kinds.PERCENT(
             "idle_share",
             "of idle",
-            "Their time ÷ the time of all gaps that are grouped.",
             lambda group: group.total_ns / idle_ns if idle_ns else None,
             priority=2,
             bar=8,
         ),
-        kinds.RANGE("prev", "after", "The op before each gap.", cut=names.of, priority=4),
-        kinds.RANGE("next", "before", "The op that ended each gap.", cut=names.of, priority=1),
+        kinds.RANGE("prev", "after", cut=names.of, priority=4),
+        kinds.RANGE("next", "before", cut=names.of, priority=1),
     )
 
 
@@ -170,24 +141,15 @@ def gap_columns(
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
     return (
-        kinds.TEXT(
-            "gap_class",
-            "class",
-            "Why the device was idle: the class of the longest part, and how many parts follow.",
-            text=causes,
-            least=16,
-        ),
-        kinds.DURATION("at_ns", "at", "When, after the device's first op.", priority=7),
-        kinds.DURATION("length_ns", "length", "How long.", tone="strong", least=7),
-        kinds.RANGE("prev", "after", "The op before the gap.", cut=names.of, least=20, priority=3),
-        kinds.RANGE(
-            "next", "before", "The op that ended the gap.", cut=names.of, least=20, priority=1
-        ),
+        kinds.TEXT("gap_class", "class", text=causes, least=16),
+        kinds.DURATION("at_ns", "at", priority=7),
+        kinds.DURATION("length_ns", "length", tone="strong", least=7),
+        kinds.RANGE("prev", "after", cut=names.of, least=20, priority=3),
+        kinds.RANGE("next", "before", cut=names.of, least=20, priority=1),
         *_HOST,
         kinds.TEXT(
             "device",
             "device",
-            "The device.",
             text=lambda gap: device_words(gap.device),
             priority=2,
             shown=len(devices) > 1,
@@ -206,27 +168,11 @@ def host_words(gap: GapReport) -> str | None:
 
 
 _HOST: tuple[Column[GapReport], ...] = (
-    kinds.NAME(
-        "host",
-        "host",
-        "What the launching thread was in halfway through the longest part.",
-        host_words,
-        least=14,
-        priority=2,
-    ),
-    kinds.RANGE(
-        "host.range", "host range", "The range that the launching thread was in.", priority=8
-    ),
-    kinds.RANGE(
-        "range",
-        "range",
-        "The range of the op that ended the gap.",
-        cut=cut_start,
-        priority=4,
-        tone="dim",
-    ),
-    kinds.TEXT("call", "launch call", "The call that launched that op.", priority=6, tone="dim"),
-    kinds.PLACE("step", "step", "Its step.", priority=5, tone="dim"),
+    kinds.NAME("host", "host", host_words, least=14, priority=2),
+    kinds.RANGE("host.range", "host range", priority=8),
+    kinds.RANGE("range", "range", cut=cut_start, priority=4, tone="dim"),
+    kinds.TEXT("call", "launch call", priority=6, tone="dim"),
+    kinds.PLACE("step", "step", priority=5, tone="dim"),
 )
 
 
@@ -236,12 +182,12 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         "intervals",
         (
             device_column(report.devices),
-            kinds.DURATION("at_ns", "at", "When, after the device's first op."),
-            kinds.DURATION("ns", "interrupted", "For how much longer than usual."),
-            kinds.TEXT("cause", "cause", "The cause.", lambda row: row.cause.replace("_", " ")),
-            kinds.PLACE("step", "step", "The step, if it was in one.", priority=2),
-            kinds.CODE("call", "call", "The host call that took the time.", priority=3),
-            kinds.PROSE("evidence", "evidence", "How it differs from the other steps.", tone="dim"),
+            kinds.DURATION("at_ns", "at"),
+            kinds.DURATION("ns", "interrupted"),
+            kinds.TEXT("cause", "cause", lambda row: row.cause.replace("_", " ")),
+            kinds.PLACE("step", "step", priority=2),
+            kinds.CODE("call", "call", priority=3),
+            kinds.PROSE("evidence", "evidence", tone="dim"),
         ),
         report.interruptions[:most],
         total=len(report.interruptions),

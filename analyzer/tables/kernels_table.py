@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
@@ -33,7 +34,6 @@ def kernels_table(
     name: Column[KernelReport] = kinds.RANGE(
         "name",
         "operator" if on_cpu else "kernel",
-        "The kernel, by its short name.",
         cut=names.of,
         sort=lambda kernel: short_name(kernel.name).lower(),
         least=28,
@@ -41,7 +41,6 @@ def kernels_table(
     short: Column[KernelReport] = kinds.TEXT(
         "short_name",
         "short name",
-        "The short name of the kernel, whole.",
         lambda kernel: names.of(kernel.name, _WHOLE_CELLS),
         csv_only=True,
     )
@@ -69,14 +68,12 @@ def _calls(
         time(
             "total_ns",
             "total",
-            "The sum of the durations of its calls.",
             priority=13 if attributed else 0,
             tone="dim" if attributed else "plain",
         ),
         time(
             "attributed_ns",
             "attributed",
-            "Attributed time: shared with the kernels that run at once.",
             priority=0 if attributed else 13,
             shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),
             tone="plain" if attributed else "dim",
@@ -85,64 +82,32 @@ def _calls(
     return (
         *per_step(
             steps,
-            count("count", "calls", "How often it ran.", priority=2),
+            count("count", "calls", priority=2),
             count(
                 "short_calls",
                 "short",
-                "Calls that ran for less time than their launch call took.",
                 priority=6,
                 shown=any(kernel.short_calls for kernel in kernels),
             ),
             *(reversed(times) if attributed else times),
         ),
-        time("mean_ns", "mean", "The mean duration of a call.", priority=5),
+        time("mean_ns", "mean", priority=5),
         *(
-            kinds.PERCENT(
-                key,
-                "share",
-                f"Its part of the {times} of all kernels.",
-                priority=1,
-                shown=shown,
-                tone="strong",
-                bar=10,
-            )
-            for key, times, shown in (
-                ("share", "durations", not attributed),
-                ("attributed_share", "attributed time", attributed),
-            )
+            kinds.PERCENT(key, "share", priority=1, shown=shown, tone="strong", bar=10)
+            for key, shown in (("share", not attributed), ("attributed_share", attributed))
         ),
     )
 
 
 _ROOFLINE: tuple[Column[KernelReport], ...] = (
-    kinds.GIGABYTES_PER_S(
-        "roofline.bytes_per_s",
-        "",
-        "The bytes that its calls must move ÷ their durations.",
-        priority=4,
-    ),
-    kinds.FLOPS_PER_S(
-        "roofline.flops_per_s",
-        "FLOP/s",
-        "The FLOPs that its calls must do ÷ their durations.",
-        priority=12,
-    ),
-    kinds.PERCENT(
-        "roofline.share_of_limit",
-        "of limit",
-        "The least time for its bytes and FLOPs at the device's peaks ÷ its duration.",
-        priority=3,
-    ),
-    kinds.TEXT(
-        "roofline.limit",
-        "bound",
-        "Which takes longer at the peaks: the bytes (memory) or the FLOPs (compute).",
-        priority=7,
-    ),
-    kinds.COUNT("roofline.calls", "of calls", "Calls with known bytes and FLOPs.", csv_only=True),
-    kinds.DURATION("roofline.total_ns", "for", "The durations of those calls.", csv_only=True),
-    kinds.BYTES("roofline.bytes", "bytes", "The bytes that they must move.", csv_only=True),
-    kinds.NUMBER("roofline.flops", "FLOPs", "The FLOPs that they must do.", csv_only=True),
+    kinds.GIGABYTES_PER_S("roofline.bytes_per_s", "", priority=4),
+    kinds.FLOPS_PER_S("roofline.flops_per_s", "FLOP/s", priority=12),
+    kinds.PERCENT("roofline.share_of_limit", "of limit", priority=3),
+    kinds.TEXT("roofline.limit", "bound", priority=7),
+    kinds.COUNT("roofline.calls", "of calls", csv_only=True),
+    kinds.DURATION("roofline.total_ns", "for", csv_only=True),
+    kinds.BYTES("roofline.bytes", "bytes", csv_only=True),
+    kinds.NUMBER("roofline.flops", "FLOPs", csv_only=True),
 )
 
 
@@ -165,20 +130,11 @@ def _blocks(kernel: KernelReport) -> int | None:
 
 _SHAPE: tuple[Column[KernelReport], ...] = columns_of(
     "shape",
-    kinds.EXTENT(
-        "grid",
-        "grid",
-        "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
-        text=_grid,
-        sort=_blocks,
-        priority=10,
-    ),
-    kinds.COUNT("registers_per_thread", "regs", "Registers of a thread.", priority=11),
-    kinds.EXTENT("block", "block", "The launch block of most calls, in threads.", csv_only=True),
-    kinds.BYTES(
-        "shared_memory_bytes", "shared memory", "The shared memory of a block.", csv_only=True
-    ),
-    kinds.COUNT("shapes", "shapes", "How many launch shapes it has.", "shapes", csv_only=True),
+    kinds.EXTENT("grid", "grid", text=_grid, sort=_blocks, priority=10),
+    kinds.COUNT("registers_per_thread", "regs", priority=11),
+    kinds.EXTENT("block", "block", csv_only=True),
+    kinds.BYTES("shared_memory_bytes", "shared memory", csv_only=True),
+    kinds.COUNT("shapes", "shapes", "shapes", csv_only=True),
 )
 
 
@@ -203,31 +159,19 @@ class LaunchRow:
 
 def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[LaunchRow], ...]:
     return (
-        _AT("at_ns", "at", "When, after the first op of the trace.", first="up"),
-        kinds.PLACE("step", "step", "Its step.", priority=2),
-        kinds.MICROSECONDS("length_ns", "took", "Its duration."),
-        kinds.MICROSECONDS(
-            "attributed_ns",
-            "attributed",
-            "Attributed time: shared with the kernels that run at once.",
-            priority=5 if overlapping else 8,
-        ),
-        kinds.MICROSECONDS(
-            "gap_ns", "gap before", "The gap of the device that it ended.", priority=1
-        ),
-        kinds.MICROSECONDS(
-            "queue_ns", "queued", "From its launch call's end to its start.", priority=4
-        ),
-        kinds.MICROSECONDS(
-            "latency_ns", "call to start", "From its launch call's start to its start.", priority=6
-        ),
-        kinds.PLACE("device", "device", "The device.", priority=3, shown=several_devices),
-        kinds.PLACE("stream", "stream", "The stream.", priority=9),
-        kinds.EXTENT("grid", "grid", "The launch grid in blocks.", priority=7),
+        _AT("at_ns", "at", first="up"),
+        kinds.PLACE("step", "step", priority=2),
+        kinds.MICROSECONDS("length_ns", "took"),
+        kinds.MICROSECONDS("attributed_ns", "attributed", priority=5 if overlapping else 8),
+        kinds.MICROSECONDS("gap_ns", "gap before", priority=1),
+        kinds.MICROSECONDS("queue_ns", "queued", priority=4),
+        kinds.MICROSECONDS("latency_ns", "call to start", priority=6),
+        kinds.PLACE("device", "device", priority=3, shown=several_devices),
+        kinds.PLACE("stream", "stream", priority=9),
+        kinds.EXTENT("grid", "grid", priority=7),
         kinds.NAME(
             "range",
             "range",
-            "The range, without what all launches of the kernel have in common.",
             text=lambda row: UNKNOWN if row.range is None else row.range.removeprefix(row.around),
             priority=1,
             least=16,
@@ -250,33 +194,24 @@ def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
         Distribution("queue time", launches.queue_ns),
         Distribution("call to start", launches.launch_latency_ns),
     )
-    name = "Of the call, from its end, or from its start to the op's start."
-    least: Column[Distribution] = kinds.DURATION("times.min", "min", "The shortest.")
-    return Table("times", (kinds.TEXT("name", "time", name), least, *PERCENTILES), rows)
+    least: Column[Distribution] = kinds.DURATION("times.min", "min")
+    return Table("times", (kinds.TEXT("name", "time"), least, *PERCENTILES), rows)
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchApiRow:
-    """The calls of one API function, or all of them."""
-
-    name: str
-    calls: int
-    whole: bool = False
-
-
-def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
-    rows = [LaunchApiRow(name, calls) for name, calls in launches.by_api.items()]
-    rows.append(LaunchApiRow("all", launches.calls, whole=True))
-    return Table("functions", _APIS, rows, tone=lambda row: "strong" if row.whole else "plain")
+def launch_apis_table(launches: LaunchReport) -> Table[tuple[str, int]]:
+    """The calls of each API function, and all of them."""
+    whole = ("all", launches.calls)
+    columns: tuple[Column[tuple[str, int]], ...] = (
+        kinds.TEXT("name", "launched by", itemgetter(0)),
+        kinds.COUNT("calls", "calls", itemgetter(1)),
+    )
+    rows = (*launches.by_api.items(), whole)
+    return Table("functions", columns, rows, tone=lambda row: "strong" if row is whole else "plain")
 
 
 PERCENTILES: tuple[Column[Distribution], ...] = (
-    kinds.DURATION("times.p50", "p50", "The median."),
-    kinds.DURATION("times.p90", "p90", "90 % are at most that long."),
-    kinds.DURATION("times.p99", "p99", "99 % are at most that long."),
-    kinds.DURATION("times.max", "max", "The longest."),
-)
-_APIS: tuple[Column[LaunchApiRow], ...] = (
-    kinds.TEXT("name", "launched by", "The function of the API."),
-    kinds.COUNT("calls", "calls", "How often it put work on a device."),
+    kinds.DURATION("times.p50", "p50"),
+    kinds.DURATION("times.p90", "p90"),
+    kinds.DURATION("times.p99", "p99"),
+    kinds.DURATION("times.max", "max"),
 )

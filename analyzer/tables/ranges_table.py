@@ -181,37 +181,22 @@ def table_of_lines(
 def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[RangeLine], ...]:
     attributed, count = report.overlapping, kinds.COUNT if steps is None else kinds.NUMBER
     times: tuple[Column[RangeLine], ...] = (
-        _TIME(
-            "attributed_ns",
-            "attributed",
-            "Attributed time: shared with the kernels that run at once.",
-            shown=attributed,
-            tone="strong",
-        ),
+        _TIME("attributed_ns", "attributed", shown=attributed, tone="strong"),
         _TIME(
             "gpu_ns",
             "time" if report.on_cpu else "GPU time",
-            "The time in which any of its ops ran.",
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
         ),
     )
     others: tuple[Column[RangeLine], ...] = (
-        _TIME("idle_ns", "idle", "The gaps that its ops ended.", priority=2),
-        count("launch_calls", "launches", "The launch calls inside.", priority=5),
-        count("gpu_ops", ops_word(report), "The ops launched inside.", priority=6),
+        _TIME("idle_ns", "idle", priority=2),
+        count("launch_calls", "launches", priority=5),
+        count("gpu_ops", ops_word(report), priority=6),
     )
     return columns_of(
         "range",
-        kinds.RANGE(
-            "path",
-            "range",
-            "The range; ranges that differ only in their numbers may be one row.",
-            text=_label,
-            fit=_label,
-            sort=attrgetter("label"),
-            least=24,
-        ),
+        kinds.RANGE("path", "range", text=_label, fit=_label, sort=attrgetter("label"), least=24),
         *per_step(steps, *columns_of("range", *times)),
         _SHARE,
         *per_step(steps, *columns_of("range", *others)),
@@ -235,9 +220,7 @@ def confidence_words(line: RangeLine) -> str:
     return figures.confidence + ("" if figures.matched is None else f" {figures.matched:.0%}")
 
 
-_SHARE: Column[RangeLine] = kinds.PERCENT(
-    "share", "share", "Its time ÷ the busy time of the step.", "share", priority=1
-)
+_SHARE: Column[RangeLine] = kinds.PERCENT("share", "share", "share", priority=1)
 
 
 def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
@@ -245,19 +228,11 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
         _TIME(
             "mean_ns",
             "each",
-            "The mean time of one of several ranges in one row.",
             lambda line: line.mean_ns / (steps or 1) if len(line.each_ns) > 1 else None,
             priority=1,
             tone="dim",
         ),
-        kinds.PERCENT(
-            "spread",
-            "spread",
-            "(Longest - shortest of them) ÷ mean.",
-            "spread",
-            priority=7,
-            tone="dim",
-        ),
+        kinds.PERCENT("spread", "spread", "spread", priority=7, tone="dim"),
     )
 
 
@@ -265,7 +240,6 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
     kinds.TEXT(
         "confidence",
         "confidence",
-        "Whether its ops are known exactly, and which share of a graph's replay is.",
         text=confidence_words,
         sort=lambda line: _LEAST_CERTAIN.index(line.range.confidence),
         priority=3,
@@ -274,12 +248,9 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
     kinds.TEXT(
         "most_idle_class",
         "most idle",
-        "The class of most of its idle time.",
         lambda line: max(line.range.gaps, key=line.range.gaps.__getitem__, default=None),
         priority=DETAIL + 1,
     ),
-    kinds.TEXT("kind", "kind", "A range, an operator, or an inferred range.", csv_only=True),
-    kinds.PERCENT(
-        "matched", "matched", "The share of a graph's replay that is known.", csv_only=True
-    ),
+    kinds.TEXT("kind", "kind", csv_only=True),
+    kinds.PERCENT("matched", "matched", csv_only=True),
 )

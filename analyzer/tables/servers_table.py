@@ -22,24 +22,15 @@ def servers_table(group: ServerFigures) -> Table[ServerFigures]:
 
 SERVER_COLUMNS: tuple[Column[ServerFigures], ...] = (
     kinds.NAME(
-        "name",
-        "server",
-        "Its address, and why it does not answer.",
-        text=lambda row: ": ".join(filter(None, (row.name, _why(row)))),
-        least=16,
+        "name", "server", text=lambda row: ": ".join(filter(None, (row.name, _why(row)))), least=16
     ),
-    kinds.RATE("generated_per_s", "tok/s", "Generated tokens a second."),
-    kinds.NUMBER("running", "running", "Requests that run.", priority=1),
-    kinds.NUMBER("waiting", "waiting", "Requests that wait.", priority=2),
-    kinds.PERCENT("kv_fill", "KV", "The filled share of the KV cache.", priority=3),
-    _SECONDS(
-        "inter_token_p50_s",
-        "p50",
-        "The time between two tokens of a request: its median.",
-        priority=4,
-    ),
-    _SECONDS("inter_token_p99_s", "p99", "99 % of these times are at most that long.", priority=5),
-    kinds.RATE("prompt_per_s", "prefill", "Prompt tokens a second.", priority=6),
+    kinds.RATE("generated_per_s", "tok/s"),
+    kinds.NUMBER("running", "running", priority=1),
+    kinds.NUMBER("waiting", "waiting", priority=2),
+    kinds.PERCENT("kv_fill", "KV", priority=3),
+    _SECONDS("inter_token_p50_s", "p50", priority=4),
+    _SECONDS("inter_token_p99_s", "p99", priority=5),
+    kinds.RATE("prompt_per_s", "prefill", priority=6),
 )
 
 

@@ -84,8 +84,8 @@ def _ratio_interval(ratio: SpeedRatio | DiffAnswer | None) -> str:
     return interval_text(None if ratio is None else ratio.interval, ratio_text)
 
 
-def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Side], ...]:
-    """A ratio with its interval over `over` and its verdict: those of `key`, a figure of a side."""
+def _ratio_columns(key: str, title: str) -> tuple[Column[Side], ...]:
+    """A ratio with its interval and its verdict: those of `key`, a figure of a side."""
     ratio_of = attrgetter(key)
 
     def tone(side: Side) -> Tone:
@@ -96,17 +96,16 @@ def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Sid
 
     value = f"{key}.value" if key == "ratio" else f"{key}.ratio"
     return (
-        kinds.RATIO(key, title, of, value, tone=tone),
+        kinds.RATIO(key, title, value, tone=tone),
         kinds.RATIO(
             f"{key}.interval",
             "95 % of ratio",
-            f"A bootstrap interval of the ratio over the {over}.",
             f"{key}.interval.low",
             text=lambda side: _ratio_interval(ratio_of(side)),
             priority=2,
             tone="dim",
         ),
-        _VERDICT(f"{key}.verdict", "verdict", "What the interval shows.", priority=6, tone=tone),
+        _VERDICT(f"{key}.verdict", "verdict", priority=6, tone=tone),
     )
 
 
@@ -114,14 +113,12 @@ _SPEED: tuple[Column[Side], ...] = (
     kinds.NAME(
         "name",
         "variant",
-        "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
         tone="strong",
     ),
     kinds.RATE(
         "tokens_per_s",
         "tokens/s",
-        "Tokens of all sequences a second, without a profiler where that was timed.",
         lambda side: 0.0 if side.interpreted else side.tokens_per_s,
         text=lambda side: "interpreted" if side.interpreted else rate(side.tokens_per_s),
         tone="strong",
@@ -129,103 +126,57 @@ _SPEED: tuple[Column[Side], ...] = (
     kinds.RATE(
         "interval",
         "95 % interval",
-        "A bootstrap interval of their mean over the rounds.",
         "interval.low",
         text=lambda side: interval_text(side.interval, significant),
         priority=8,
         tone="dim",
     ),
-    *_ratio_columns("ratio", "ratio", "tokens/s ÷ those of the first side.", "rounds"),
+    *_ratio_columns("ratio", "ratio"),
 )
-_STEP_RATIO = _ratio_columns(
-    "answer", "step ratio", "Step time ÷ that of the first trace.", "steps, or over the traces"
-)
+_STEP_RATIO = _ratio_columns("answer", "step ratio")
 _ERROR: tuple[Column[Side], ...] = (
-    _SMALL(
-        "accuracy.logit_rel_error",
-        "logit error",
-        "The error of the logits, relative to the reference.",
-        priority=14,
-    ),
-    _scored(
-        _SMALL(
-            "accuracy.kl",
-            "KL, nats",
-            "The KL divergence from the reference (95 % interval).",
-            priority=1,
-        )
-    ),
-    _scored(
-        kinds.PERCENT(
-            "accuracy.top1_agreement",
-            "top-1",
-            "How often the most likely token is the reference's (95 %).",
-            priority=7,
-        )
-    ),
-    _PERPLEXITY("accuracy.perplexity", "perplexity", "Of the text.", priority=15),
-    _scored(
-        _PERPLEXITY_RATIO(
-            "accuracy.perplexity_ratio",
-            "perplexity ratio",
-            "Perplexity ÷ that of the reference (95 %).",
-            priority=16,
-        )
-    ),
+    _SMALL("accuracy.logit_rel_error", "logit error", priority=14),
+    _scored(_SMALL("accuracy.kl", "KL, nats", priority=1)),
+    _scored(kinds.PERCENT("accuracy.top1_agreement", "top-1", priority=7)),
+    _PERPLEXITY("accuracy.perplexity", "perplexity", priority=15),
+    _scored(_PERPLEXITY_RATIO("accuracy.perplexity_ratio", "perplexity ratio", priority=16)),
 )
 _BEATEN_BY: tuple[Column[Side], ...] = (
     Column(
         beaten_text,
         "beaten_by",
         "beaten by",
-        "Which have more tokens/s or a smaller KL, and are worse in neither.",
         priority=4,
         number=False,
         tone=lambda side: "good" if side.beaten_by == () else "dim",
     ),
 )
 _STEP: tuple[Column[Side], ...] = (
-    kinds.MILLISECONDS(
-        "step_ns",
-        "step",
-        "The time of a step that the rates mean, of a trace its step time.",
-        priority=3,
-    ),
-    kinds.RATE(
-        "live.tokens_per_s",
-        "live tokens/s",
-        "Of a recording, the rate that the run reported last before its window.",
-        priority=3,
-    ),
-    kinds.MILLISECONDS("live.step_p50_ns", "p50", "The median step time then.", priority=3),
-    kinds.MILLISECONDS("live.step_p99_ns", "p99", "Of 100 steps the longest then.", priority=9),
-    kinds.NUMBER("launches", "launches", "Launch calls of a profiled step.", priority=9),
-    kinds.NUMBER("gpu_ops", "GPU ops", "GPU ops of a profiled step.", priority=11),
-    kinds.PERCENT("idle", "idle", "Idle ÷ window of the profiled steps.", priority=5),
-    kinds.PERCENT("mbu", "MBU", "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
-    kinds.COUNT("rounds", "rounds", "How many were measured.", priority=12),
+    kinds.MILLISECONDS("step_ns", "step", priority=3),
+    kinds.RATE("live.tokens_per_s", "live tokens/s", priority=3),
+    kinds.MILLISECONDS("live.step_p50_ns", "p50", priority=3),
+    kinds.MILLISECONDS("live.step_p99_ns", "p99", priority=9),
+    kinds.NUMBER("launches", "launches", priority=9),
+    kinds.NUMBER("gpu_ops", "GPU ops", priority=11),
+    kinds.PERCENT("idle", "idle", priority=5),
+    kinds.PERCENT("mbu", "MBU", priority=10),
+    kinds.COUNT("rounds", "rounds", priority=12),
 )
 
 
 def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
     columns: tuple[Column[Pair], ...] = (
-        kinds.TEXT(
-            "pair", "other ÷ base", "The two sides.", lambda pair: f"{pair.other} ÷ {pair.base}"
-        ),
-        kinds.RATIO(
-            "speed.value", "ratio", "tokens/s of the other side ÷ those of the base.", always=True
-        ),
+        kinds.TEXT("pair", "other ÷ base", lambda pair: f"{pair.other} ÷ {pair.base}"),
+        kinds.RATIO("speed.value", "ratio", always=True),
         kinds.RATIO(
             "speed.interval",
             "95 % interval",
-            "A bootstrap interval over the rounds.",
             text=lambda pair: _ratio_interval(pair.speed),
             always=True,
         ),
         kinds.TEXT(
             "speed.verdict",
             "verdict",
-            "What the interval shows.",
             text=lambda pair: verdict_words(pair.speed.verdict if pair.speed else "unknown"),
             always=True,
         ),

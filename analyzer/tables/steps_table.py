@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
-from decodescope.analyzer.schema.step_report import StepKindReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report
+from decodescope.analyzer.schema.step_report import StepKindReport, StepReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import DETAIL, Column, Table
 from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_sizes
@@ -40,16 +40,11 @@ def steps_table(
         "steps",
         (
             *_STEP,
-            kinds.DURATION("over_ns", "over limit", "Its time less its limit.", over_ns),
+            kinds.DURATION("over_ns", "over limit", over_ns),
             *_TIMES,
-            kinds.COUNT("gpu_ops", ops_word(report), "The ops that they launched.", priority=3),
+            kinds.COUNT("gpu_ops", ops_word(report), priority=3),
             kinds.NAME(
-                "name",
-                "marker",
-                "The range or frame that marks the step.",
-                lambda step: step.name if named else None,
-                priority=8,
-                tone="dim",
+                "name", "marker", lambda step: step.name if named else None, priority=8, tone="dim"
             ),
             *map(_class_column, GAP_CLASSES),
         ),
@@ -73,41 +68,18 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
     return Table(
         "kinds of steps",
         (
-            kinds.TEXT(
-                "kind",
-                "kind",
-                "Decode, prefill, both in one step (mixed), draft or verify.",
-                text=lambda row: row.kind if row.steps else "no step",
-            ),
-            kinds.COUNT("steps", "steps", "How many."),
+            kinds.TEXT("kind", "kind", text=lambda row: row.kind if row.steps else "no step"),
+            kinds.COUNT("steps", "steps"),
+            kinds.COUNT("batch", "batch", text=lambda row: step_sizes(row, report)[0], always=True),
+            kinds.COUNT("query_tokens", "tokens computed", priority=1, always=True),
             kinds.COUNT(
-                "batch",
-                "batch",
-                "Requests of a step; “given”: as --batch says.",
-                text=lambda row: step_sizes(row, report)[0],
-                always=True,
+                "kv_tokens", "KV tokens", text=lambda row: step_sizes(row, report)[1], always=True
             ),
-            kinds.COUNT(
-                "query_tokens",
-                "tokens computed",
-                "The tokens that a step computes, by the median.",
-                priority=1,
-                always=True,
-            ),
-            kinds.COUNT(
-                "kv_tokens",
-                "KV tokens",
-                "The KV lengths of all requests, by the median; “given”: as --context says.",
-                text=lambda row: step_sizes(row, report)[1],
-                always=True,
-            ),
-            kinds.DURATION("min_ns", "min", "The shortest time of such a step.", priority=4),
-            kinds.DURATION("median_ns", "median step", "The median time of such a step."),
-            kinds.DURATION("p99_ns", "p99", "99 % take at most that long.", priority=3),
-            kinds.COUNT("gpu_ops", ops_word(report), "The ops of all of them.", priority=5),
-            kinds.DURATION(
-                "attributed_ns", "busy", "The attributed time of these ops.", priority=2
-            ),
+            kinds.DURATION("min_ns", "min", priority=4),
+            kinds.DURATION("median_ns", "median step"),
+            kinds.DURATION("p99_ns", "p99", priority=3),
+            kinds.COUNT("gpu_ops", ops_word(report), priority=5),
+            kinds.DURATION("attributed_ns", "busy", priority=2),
         ),
         rows,
         total=len(report.step_kinds) + (outside_ops > 0),
@@ -116,46 +88,24 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
 
 _STEP: tuple[Column[StepReport], ...] = (
     kinds.PLACE(
-        "index",
-        "step",
-        "The step's number.",
-        text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
+        "index", "step", text=lambda step: "median" if step.index == MEDIAN else f"{step.index}"
     ),
-    kinds.TEXT("kind", "kind", "Decode, prefill, both in one step (mixed), draft or verify."),
-    kinds.COUNT("batch", "batch", "Requests of the step.", priority=3),
-    kinds.COUNT("kv_tokens", "KV tokens", "The KV lengths of all requests.", priority=4),
-    kinds.DURATION(
-        "time_ns", "time", "From its first op to that of the next step, without interruptions."
-    ),
+    kinds.TEXT("kind", "kind"),
+    kinds.COUNT("batch", "batch", priority=3),
+    kinds.COUNT("kv_tokens", "KV tokens", priority=4),
+    kinds.DURATION("time_ns", "time"),
 )
 _TIMES: tuple[Column[StepReport], ...] = (
+    kinds.DURATION("interrupted_ns", "interrupted", lambda step: step.interrupted_ns or None),
+    kinds.DURATION("host_ns", "host", priority=6),
+    kinds.DURATION("gpu_span_ns", "span", priority=7),
     kinds.DURATION(
-        "interrupted_ns",
-        "interrupted",
-        "Interruptions, which are not in its time.",
-        lambda step: step.interrupted_ns or None,
+        "busy_ns", "busy", lambda step: step.busy_ns if step.gpu_ops else None, priority=2
     ),
-    kinds.DURATION("host_ns", "host", "The length of the host's marker.", priority=6),
-    kinds.DURATION(
-        "gpu_span_ns", "span", "From its first op to the end of its last one.", priority=7
-    ),
-    kinds.DURATION(
-        "busy_ns",
-        "busy",
-        "The time of the span in which any op ran.",
-        lambda step: step.busy_ns if step.gpu_ops else None,
-        priority=2,
-    ),
-    kinds.DURATION("idle_ns", "idle", "The rest of the span.", priority=1),
-    kinds.COUNT("launch_calls", "launches", "Calls that put work on a device.", priority=2),
+    kinds.DURATION("idle_ns", "idle", priority=1),
+    kinds.COUNT("launch_calls", "launches", priority=2),
 )
 
 
 def _class_column(name: str) -> Column[StepReport]:
-    return kinds.DURATION(
-        f"gaps.{name}",
-        name,
-        f"The idle time of the class {name}.",
-        lambda step: step.gaps.get(name),
-        priority=DETAIL,
-    )
+    return kinds.DURATION(f"gaps.{name}", name, lambda step: step.gaps.get(name), priority=DETAIL)

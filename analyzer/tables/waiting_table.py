@@ -43,11 +43,7 @@ def waiting_table(
     straggler = communication.straggler.rank if communication.straggler is not None else None
     files, member = files or {}, communication.member
     rank: Column[WaitingRow] = kinds.PLACE(
-        "rank",
-        member,
-        f"The {member}; the straggler stands out.",
-        "rank.rank",
-        tone=lambda row: "bad" if row.straggles else "strong",
+        "rank", member, "rank.rank", tone=lambda row: "bad" if row.straggles else "strong"
     )
     return Table(
         f"{member}s",
@@ -73,7 +69,6 @@ def _side(row: WaitingRow) -> str:
 _CHOICE: Column[WaitingRow] = kinds.TEXT(
     "chosen",
     "choose",
-    "The side of a comparison that its file is on.",
     "file.side",
     text=lambda row: f"[{_side(row) or ' '}]",
     sort=_side,
@@ -83,61 +78,28 @@ _CHOICE: Column[WaitingRow] = kinds.TEXT(
     tone=lambda row: "key" if _side(row) else "plain",
 )
 _FILE: tuple[Column[WaitingRow], ...] = (
-    kinds.NAME("file", "file", "Its file.", "file.name", priority=6, tone="dim"),
+    kinds.NAME("file", "file", "file.name", priority=6, tone="dim"),
     kinds.PERCENT(
-        "communication_share",
-        "comm",
-        "Communication ÷ window.",
-        "file.communication_share",
-        priority=8,
-        tone="dim",
+        "communication_share", "comm", "file.communication_share", priority=8, tone="dim"
     ),
 )
 _TIMES: tuple[Column[WaitingRow], ...] = columns_of(
     "rank",
-    kinds.DURATION("transfer_ns", "transfer", "The time in which any collective transferred."),
-    kinds.DURATION("wait_ns", "wait", "The time in which all its communicating ops waited."),
+    kinds.DURATION("transfer_ns", "transfer"),
+    kinds.DURATION("wait_ns", "wait"),
+    kinds.DURATION("unsplit_ns", "not split", lambda row: row.rank.unsplit_ns or None, priority=10),
     kinds.DURATION(
-        "unsplit_ns",
-        "not split",
-        "Communication whose wait is not known.",
-        lambda row: row.rank.unsplit_ns or None,
-        priority=10,
+        "exposed_transfer_ns", "exposed transfer", _matched("exposed_transfer_ns"), priority=5
     ),
-    kinds.DURATION(
-        "exposed_transfer_ns",
-        "exposed transfer",
-        "The part of transfer in which no other op ran.",
-        _matched("exposed_transfer_ns"),
-        priority=5,
-    ),
-    kinds.DURATION(
-        "exposed_wait_ns",
-        "exposed wait",
-        "The part of wait in which no other op ran.",
-        _matched("exposed_wait_ns"),
-        priority=4,
-    ),
+    kinds.DURATION("exposed_wait_ns", "exposed wait", _matched("exposed_wait_ns"), priority=4),
     kinds.PERCENT(
         "last_share",
         "last in",
-        "The share of the matched collectives that it entered last.",
         quotient("rank.last_entries", "rank.collectives"),
         tone=lambda row: "bad" if row.straggles else "plain",
     ),
-    kinds.DURATION(
-        "lateness_ns.p50",
-        "late p50",
-        "How long after the first one it entered, by the median.",
-        priority=7,
-    ),
-    kinds.DURATION(
-        "caused_wait_ns",
-        "others waited",
-        "How long the others waited for it.",
-        _matched("caused_wait_ns"),
-        priority=9,
-    ),
+    kinds.DURATION("lateness_ns.p50", "late p50", priority=7),
+    kinds.DURATION("caused_wait_ns", "others waited", _matched("caused_wait_ns"), priority=9),
 )
 
 
@@ -148,8 +110,7 @@ def spreads_table(skew: SkewReport) -> Table[Distribution]:
         Distribution("ends", skew.end_spread_ns),
         Distribution("durations", skew.duration_spread_ns),
     )
-    name = "Of starts and ends; of durations, max - min."
-    return Table("spreads", (kinds.TEXT("name", "last - first", name), *PERCENTILES), rows)
+    return Table("spreads", (kinds.TEXT("name", "last - first"), *PERCENTILES), rows)
 
 
 def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[StepSkew]:
@@ -165,17 +126,12 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
             kinds.NAME(
                 "last_to_start",
                 "last to start",
-                "Which one starts it last.",
                 text=lambda step: named(step.last_to_start),
                 least=8,
                 priority=1,
             ),
             kinds.TEXT(
-                "last_to_end",
-                "last to end",
-                "Which one ends it last.",
-                text=lambda step: named(step.last_to_end),
-                priority=4,
+                "last_to_end", "last to end", text=lambda step: named(step.last_to_end), priority=4
             ),
         ),
         sorted(skew.worst, key=_widest)[:most],
@@ -189,10 +145,8 @@ def _widest(step: StepSkew) -> tuple[int, int, int]:
 
 
 _SKEW: tuple[Column[StepSkew], ...] = (
-    kinds.PLACE("index", "step", "The step."),
-    kinds.DURATION("start_spread_ns", "starts", "The last start minus the first."),
-    kinds.DURATION("end_spread_ns", "ends", "The last end minus the first.", priority=2),
-    kinds.DURATION(
-        "duration_spread_ns", "durations", "The longest minus the shortest.", priority=3
-    ),
+    kinds.PLACE("index", "step"),
+    kinds.DURATION("start_spread_ns", "starts"),
+    kinds.DURATION("end_spread_ns", "ends", priority=2),
+    kinds.DURATION("duration_spread_ns", "durations", priority=3),
 )

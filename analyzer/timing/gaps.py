@@ -5,24 +5,51 @@ op that ends last before it, `next` the op that ends it, [c0, c1] the launch cal
 
 1. unlinked: the launch call is not in the trace; the whole gap.
 2. graph_internal: `prev` and `next` belong to the same graph launch; the whole gap.
-3. host_wait: the part before c0, the host was late (`host_waits` cuts it by what the host did).
+3. host_wait: the part before c0, the host was late.
 4. launch_call: the part inside the call.
 5. The rest, after c1, or the whole gap if the call had ended by g0: kernel_floor if it is at most
    the floor; else dependency if `next` waited for another stream or device, or the launching thread
    made a stream wait (for an event, a value in memory or a host function) between its previous
    launch call and this one; else launch_latency.
+
+host_wait is cut into pieces by what the launching thread did meanwhile. At each moment it is in one
+of `HOST_WAIT_LABELS`: in a CUDA call of one of the kinds, or in its own code ("python") where no
+CUDA call runs. If calls are nested, the first kind in the order of the labels counts. The pieces
+add up to the host_wait time exactly.
 """
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
-from decodescope.analyzer.timing.intervals import Union, lower_median, union
-from decodescope.analyzer.timing.launches import LaunchCalls, calls_named, graph_launch_calls
-from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace, rows_by
+from decodescope.analyzer.timing.intervals import (
+    Union,
+    covered_inside,
+    intersections,
+    lower_median,
+    open_changes,
+    union,
+)
+from decodescope.analyzer.timing.launches import (
+    LaunchCalls,
+    calls_named,
+    first_matches,
+    graph_launch_calls,
+    threads_at,
+)
+from decodescope.analyzer.trace import (
+    KERNEL,
+    Bools,
+    HostEvents,
+    Int8s,
+    Int64s,
+    Intervals,
+    Trace,
+    rows_by,
+)
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, LAUNCH_CALL, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(
     7
@@ -222,3 +249,61 @@ def _stream_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
         since_last = np.diff(waits_before[launching], prepend=0)
         waited[call_rows[launching]] = since_last > 0
     return waited
+
+
+_KINDS = {
+    "sync": re.compile(r"Synchronize"),
+    "allocation": re.compile(
+        r"Malloc|Free|HostAlloc|Host(?:Unr|R)egister|Mem(?:Alloc|Create|Map|Unmap|Release)"
+    ),
+    "memcpy_api": re.compile(r"Memcpy|Memset"),
+    "other_api": re.compile(""),
+}
+HOST_WAIT_LABELS = (*_KINDS, "python")
+PYTHON = len(_KINDS)
+
+
+def find_host_waits(trace: Trace, gaps: Gaps, parts: GapParts) -> GapParts:
+    """The host_wait parts among `parts`, cut where the launching thread's activity changes; their
+    kind indexes `HOST_WAIT_LABELS`.
+
+    In a CPU capture, and where no API calls are known, every piece is "python".
+    """
+    late = parts.take(parts.kind == HOST_WAIT)
+    waits = replace(late, kind=np.full(len(late), PYTHON, np.int8))
+    if trace.on_cpu or not len(waits):
+        return waits
+    calls, kinds = trace.calls, call_kinds(trace)
+    launch_starts = calls.starts.take(gaps.call[waits.gap])
+    pieces = []
+    for call_rows, wait_rows in threads_at(calls, np.arange(len(calls)), launch_starts):
+        of_thread = waits.take(wait_rows)
+        by_start = of_thread.take(np.argsort(of_thread.start_ns, kind="stable"))
+        waiting = union(by_start.start_ns, by_start.end_ns)
+        # Most calls of a thread launch, and overlap no wait.
+        call_rows = call_rows[covered_inside(waiting, calls.take(call_rows)) > 0]
+        pieces.append(_cut(of_thread, *_activity(calls.take(call_rows), kinds[call_rows])))
+    joined = GapParts.concatenate(pieces)
+    return joined.take(np.argsort(joined.gap, kind="stable"))
+
+
+def call_kinds(trace: Trace) -> Int8s:
+    """For each call, the index in `HOST_WAIT_LABELS` of the first kind that its name matches."""
+    return first_matches(trace, trace.calls, tuple(_KINDS.values()))
+
+
+def _activity(calls: HostEvents, kinds: Int8s) -> tuple[Int64s, Int8s]:
+    """When the activity of the thread that made `calls`, of the given kinds, changes, and its label
+    from then on; the first row begins before all times."""
+    by_kind = np.argsort(kinds, kind="stable")
+    since_ns, row = open_changes(calls.take(by_kind), outermost=True)
+    label = np.append(kinds[by_kind], np.int8(PYTHON))[row]
+    changes = np.flatnonzero(np.diff(label, prepend=np.int8(-1)))
+    return since_ns[changes], label[changes]
+
+
+def _cut(waits: GapParts, since_ns: Int64s, label: Int8s) -> GapParts:
+    """Each of `waits` (none empty) cut where the activity of its thread changes."""
+    until_ns = np.append(since_ns[1:], np.iinfo(np.int64).max)
+    row, span, pieces = intersections(waits, Intervals(since_ns, until_ns))
+    return GapParts(pieces.start_ns, pieces.end_ns, waits.gap[row], label[span])

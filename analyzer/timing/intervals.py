@@ -6,11 +6,14 @@ sorted by start unless a function says otherwise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
+
+_ANY_END, _NO_END = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,6 +145,53 @@ def outermost(intervals: Intervals) -> Bools:
     return outer
 
 
+def around(events: Intervals) -> Int64s:
+    """For each event the last one before it that is open at its start, -1 for none.
+
+    Each step skips all that the event in between skips, so there are about log2(n) + depth steps.
+    """
+    # Start and end of each event in turn: no later one is before a start, so starts are skipped.
+    until_ns = np.stack((events.start_ns, events.end_ns), axis=1).ravel()
+    before = np.arange(-1, len(until_ns) - 1, dtype=np.int64)
+    short = np.arange(len(until_ns))
+    while len(short):
+        earlier = before[short]
+        short = short[(earlier >= 0) & (until_ns[earlier] <= until_ns[short])]
+        before[short] = before[before[short]]
+    return np.asarray(before[::2] // 2, dtype=np.int64)
+
+
+def open_changes(events: Intervals, *, outermost: bool = False) -> tuple[Int64s, Int64s]:
+    """When the innermost open one of events (in the order of `HostEvents`) changes, and its row
+    from then on, -1 for none; the first row is from before all times.
+
+    The innermost of the open events is the last one in the order of the rows, the outermost the
+    first. Each event is open from its start until just before its end, and the events may overlap
+    in any way. Method: between two neighbouring edges the same events are open. Each event covers a
+    stretch of such pieces, which is the union of two stretches of 2**k pieces; the largest row of
+    longer stretches is handed down to their halves, from the longest to single pieces.
+    """
+    before = np.iinfo(np.int64).min
+    edges_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)), kind="stable")
+    edges_ns = edges_ns[np.diff(edges_ns, prepend=edges_ns[:1] - 1) > 0]
+    first = np.searchsorted(edges_ns, events.start_ns)
+    after = np.searchsorted(edges_ns, events.end_ns)
+    rows = np.flatnonzero(after > first)
+    level = np.frexp(after[rows] - first[rows])[1] - 1
+    rank = len(events) - np.arange(len(events)) if outermost else np.arange(len(events)) + 1
+    best = np.zeros(len(edges_ns), dtype=np.int64)
+    for k in range(int(level.max(initial=0)), -1, -1):
+        covering = rows[level == k]
+        np.maximum.at(best, first[covering], rank[covering])
+        np.maximum.at(best, after[covering] - (1 << k), rank[covering])
+        if k:
+            half = 1 << (k - 1)
+            best[half:] = np.maximum(best[half:], best[:-half])
+    row = np.where(best > 0, len(events) - best if outermost else best - 1, -1)
+    changes = np.flatnonzero(np.diff(row, prepend=-1))
+    return np.append(before, edges_ns[changes]), np.append(-1, row[changes])
+
+
 def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:
     """The times during which two or more intervals (sorted by start) run at once."""
     until = np.minimum(end_ns[1:], np.maximum.accumulate(end_ns[:-1]))
@@ -150,19 +200,35 @@ def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:
     return Intervals(joined.start_ns, joined.end_ns)
 
 
-def lanes(start_ns: Int64s, end_ns: Int64s, most: int) -> Int64s:
-    """The row of each interval if none overlaps another one in its row: the first row that is free
-    at its start, `most` if none of so many is."""
-    lane = np.zeros(len(start_ns), dtype=np.int64)
+def first_fit(
+    start_ns: Int64s, end_ns: Int64s, *, may_nest: bool = False, most: int | None = None
+) -> Int64s:
+    """The first track, from 0, that each slice fits on, `most` if it fits on none of so many.
+
+    Slices are sorted by start. Those of one track do not overlap; with `may_nest`, one may contain
+    another, and of those that start together the longest comes first.
+    """
+    track = np.zeros(len(start_ns), dtype=np.int64)
     if (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
-        return lane
-    free_ns = [int(start_ns[0])] * most
-    times = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
-    for place, (begin_ns, until_ns) in enumerate(times):
-        lane[place] = row = next((at for at in range(most) if free_ns[at] <= begin_ns), most)
-        if row < most:
-            free_ns[row] = until_ns
-    return lane
+        return track
+    # The latest end that each track has room for: at first, any.
+    room = np.full(len(start_ns) + 1, _ANY_END)
+    stacks: list[list[int]] = [[]]  # the ends of the open slices of each track
+    open_slices: list[tuple[int, int]] = []  # end and track of each, as a heap
+    for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        while open_slices and open_slices[0][0] <= start:
+            changed = heappop(open_slices)[1]
+            stacks[changed].pop()
+            room[changed] = stacks[changed][-1] if stacks[changed] else _ANY_END
+        track[index] = free = int((room[: len(stacks) + 1] >= end).argmax())
+        if free == most:
+            continue
+        if free == len(stacks):
+            stacks.append([])
+        stacks[free].append(end)
+        heappush(open_slices, (end, free))
+        room[free] = end if may_nest else _NO_END
+    return track
 
 
 def lower_median(values: Int64s) -> int:

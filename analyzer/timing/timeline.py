@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import FAMILIES, kernel_meaning
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.attributed_time import attributed_of_device
 from decodescope.analyzer.timing.gaps import (
@@ -16,8 +15,8 @@ from decodescope.analyzer.timing.gaps import (
     busy_by_device,
     cut_gaps,
     find_gaps,
+    find_host_waits,
 )
-from decodescope.analyzer.timing.host_waits import find_host_waits
 from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.step_annotations import StepAnnotation

@@ -12,7 +12,7 @@ from decodescope.analyzer.answer.parts import WORK, op_parts
 from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.timing.gaps import GapParts
-from decodescope.analyzer.timing.intervals import lanes, merged, overlapped
+from decodescope.analyzer.timing.intervals import first_fit, merged, overlapped
 from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
 from decodescope.analyzer.trace import GpuOps, Int8s, Int64s, Intervals, Trace, rows_by
 from decodescope.analyzer.tracks.host import MAX_LEVELS, HostTracks, owners
@@ -175,7 +175,7 @@ def stream_tracks(trace: Trace, ops: Int64s, prefix: str, kinds: Int8s) -> Itera
 def _stacked(stream: Track) -> Iterator[Track]:
     """The sub-rows of a stream, in which no op overlaps another, with their levels in their keys;
     then what fits into none of them, as an overlap track."""
-    lane = lanes(stream.slices.start_ns, stream.slices.end_ns, _MAX_LANES)
+    lane = first_fit(stream.slices.start_ns, stream.slices.end_ns, most=_MAX_LANES)
     for level in np.unique(lane).tolist() if lane.any() else ():
         slices = stream.slices.take(lane == level)
         key, title = stream.key._replace(level=level), f"  +{level}" if level else stream.title

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from decodescope.analyzer.answer.host_frames import open_changes
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, call_kinds
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS, call_kinds
+from decodescope.analyzer.timing.intervals import around, open_changes
 from decodescope.analyzer.timing.launches import KERNEL_LAUNCH, calls_named, graph_launch_calls
 from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, grouped
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
@@ -28,30 +28,13 @@ def innermost(events: Intervals) -> tuple[Intervals, Int64s]:
 def depths(events: Intervals, most: int) -> Int64s:
     """How deep each event is, at most `most`: one deeper than the last event before it that is open
     at its start, 0 without one."""
-    around = _around(events)
+    above = outer = around(events)
     depth = np.zeros(len(events), dtype=np.int64)
-    above = around
     for _ in range(most):
         inside = above >= 0
         depth += inside
-        above = np.where(inside, around[above], -1)
+        above = np.where(inside, outer[above], -1)
     return depth
-
-
-def _around(events: Intervals) -> Int64s:
-    """For each event the last one before it that is open at its start, -1 for none.
-
-    Each step skips all that the event in between skips, so there are about log2(n) + depth steps.
-    """
-    # Start and end of each event in turn: no later one is before a start, so starts are skipped.
-    until_ns = np.stack((events.start_ns, events.end_ns), axis=1).ravel()
-    before = np.arange(-1, len(until_ns) - 1, dtype=np.int64)
-    short = np.arange(len(until_ns))
-    while len(short):
-        earlier = before[short]
-        short = short[(earlier >= 0) & (until_ns[earlier] <= until_ns[short])]
-        before[short] = before[before[short]]
-    return np.asarray(before[::2] // 2, dtype=np.int64)
 
 
 def owners(trace: Trace) -> dict[Thread, int | None]:

@@ -1,6 +1,7 @@
 """A report as text for a terminal: an overview of at most 60 lines, or the sections that `--show`
 names."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,11 @@ from decodescope.analyzer.tables.gaps_table import (
     gap_groups_table,
     interruptions_table,
 )
-from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.kernels_table import (
+    kernels_table,
+    launch_apis_table,
+    launch_times_table,
+)
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import NO_LIMITS, step_kinds_table, steps_table
 from decodescope.analyzer.text.formatting import count, percent, weights_note
@@ -39,6 +44,7 @@ _OVERVIEW_PARTS, _OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 8, 5, 10
 # Rows of a table that was asked for.
 MOST_ROWS = 1_000
 _DEVICES_BY_NAME = 4
+_LEVELS = " ▁▂▃▄▅▆▇█"
 
 Draw = Callable[[Report, int, int], Iterator[RenderableType]]
 
@@ -199,9 +205,24 @@ def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _launches(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.views.report_blocks import launch_blocks
+    """The launch calls by function and by time, the queue depth over time, and sentences."""
+    launches = report.launches
+    yield from section("Launch calls", rich_table(launch_apis_table(launches), width))
+    yield ""
+    yield rich_table(launch_times_table(launches), width)
+    yield ""
+    if (depth := launches.queue_depth) is not None and any(depth.over_time):
+        title = "queue depth  "
+        yield Text(f"{title}{_sparkline(depth.over_time, width - len(title))}")
+    yield from map(Text, words.launch_words(report))
 
-    return section("Launch calls", *launch_blocks(report, width))
+
+def _sparkline(depths: Sequence[int], cells: int) -> str:
+    """One mark for each run of equally many depths, as high as the largest; blank only for zero."""
+    each = max(math.ceil(len(depths) / cells), 1)
+    largest = [max(depths[place : place + each]) for place in range(0, len(depths), each)]
+    top = max(largest, default=0) or 1
+    return "".join(_LEVELS[math.ceil(depth * (len(_LEVELS) - 1) / top)] for depth in largest)
 
 
 def _devices(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -216,7 +237,7 @@ def _streams(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 def _communication(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The time of each device that communicated; with several, who waits for whom."""
     from decodescope.analyzer.tables.communication_table import communication_table
-    from decodescope.analyzer.views.report_blocks import waiting_sections
+    from decodescope.analyzer.views.ranks_table import waiting_sections
 
     yield from section("Communication", rich_table(communication_table(report), width))
     if report.communication is not None:

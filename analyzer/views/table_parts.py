@@ -144,9 +144,7 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
     return [
-        kinds.TEXT(
-            f"{column.key} bar", "", column.help, text=partial(table.bar, column), priority=99
-        )
+        kinds.TEXT(f"{column.key} bar", "", text=partial(table.bar, column), priority=99)
         for column in table.shown()
         if column.bar
     ]

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer.schema.answer import Answer, AnswerPart, LimitBound, PartGroup
-from decodescope.analyzer.schema.report import GAP_CLASSES, StepReport
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.schema.step_report import StepReport
 
 GROUPS: dict[str, PartGroup] = {
     **dict.fromkeys(("host_wait", "launch_call", "launch_latency", "unlinked"), "host"),

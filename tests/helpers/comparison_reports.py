@@ -19,10 +19,9 @@ from decodescope.analyzer.schema.report import (
     RangeReport,
     Report,
     Source,
-    StepReport,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.analyzer.schema.step_report import Bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth, StepReport
 from tests.helpers.answers import answer_of_steps
 
 HEALTHY = Health("ok", 0, ())

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import FAMILIES, kernel_meaning
 from decodescope.analyzer.tracks.build import StepTracks
 from decodescope.analyzer.tracks.track import Slices, TrackKey, track_of
 

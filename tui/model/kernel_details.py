@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import host_activity
-from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import ROLES, kernel_meaning
 from decodescope.analyzer.names.short_names import readable_kernel
 from decodescope.analyzer.reports.kernel_launches import (
     KernelLaunches,

@@ -204,22 +204,11 @@ def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
 
     return (
         kinds.NAME(
-            "name",
-            "file",
-            "The file; “*” marks those to open together.",
-            lambda entry: entry.path.name,
-            text=named,
-            least=34,
-            tone=name_tone,
+            "name", "file", lambda entry: entry.path.name, text=named, least=34, tone=name_tone
         ),
         *_PLACES,
         kinds.TEXT(
-            "health",
-            "health",
-            "The trace health, once it was read.",
-            lambda entry: _health(shelf, entry),
-            priority=2,
-            tone=health_tone,
+            "health", "health", lambda entry: _health(shelf, entry), priority=2, tone=health_tone
         ),
     )
 
@@ -232,16 +221,14 @@ _PLACES: tuple[Column[FileEntry], ...] = (
     kinds.TEXT(
         "place",
         "from",
-        "Where it is, if not in the folder.",
         text=lambda entry: "" if entry.place == "folder" else entry.place,
         priority=4,
         tone="dim",
     ),
-    kinds.TEXT("kind", "kind", "What it is.", priority=1, tone=_dull),
+    kinds.TEXT("kind", "kind", priority=1, tone=_dull),
     kinds.TEXT(
         "variant",
         "variant",
-        "The variant that it recorded.",
         lambda entry: entry.about,
         text=lambda entry: entry.variant,
         priority=6,
@@ -250,18 +237,9 @@ _PLACES: tuple[Column[FileEntry], ...] = (
     kinds.BYTES(
         "size_bytes",
         "size",
-        "Its size.",
         text=lambda entry: "" if entry.size_bytes is None else bytes_size(entry.size_bytes),
         priority=3,
         always=True,
     ),
-    kinds.PLACE(
-        "modified_s",
-        "modified",
-        "When it was written.",
-        text=_modified,
-        priority=5,
-        tone="dim",
-        always=True,
-    ),
+    kinds.PLACE("modified_s", "modified", text=_modified, priority=5, tone="dim", always=True),
 )

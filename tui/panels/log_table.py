@@ -92,27 +92,14 @@ def _tone(line: LogLine) -> Tone:
 
 
 _COLUMNS: tuple[Column[LogLine], ...] = (
+    kinds.TEXT("time", "time", sort=lambda line: line.number, priority=2, tone="dim"),
     kinds.TEXT(
-        "time",
-        "time",
-        "When it was written.",
-        sort=lambda line: line.number,
-        priority=2,
-        tone="dim",
+        "level", "level", sort=lambda line: _LEVELS.index(line.level), priority=1, tone=_tone
     ),
-    kinds.TEXT(
-        "level",
-        "level",
-        "Info, warning or error.",
-        sort=lambda line: _LEVELS.index(line.level),
-        priority=1,
-        tone=_tone,
-    ),
-    kinds.TEXT("source", "source", "What wrote it.", _source, priority=3, tone="dim"),
+    kinds.TEXT("source", "source", _source, priority=3, tone="dim"),
     kinds.NAME(
         "text",
         "text",
-        "What was written.",
         text=_one_line,
         fit=lambda line, cells: _one_line(line),
         least=20,

@@ -112,10 +112,12 @@ class TablePanel(PromptPanel[Rows]):
         return Sheet(rows, self._title, self._place_note())
 
     def column_help(self) -> list[tuple[str, str]]:
+        # Only `?` needs it.
+        from decodescope.analyzer.tables.column_help import help_of
+
         if not isinstance(self._shown, Rows):
             return []
-        columns = {column.heading: column.help for column in self._shown.columns}
-        return [(heading, text) for heading, text in columns.items() if heading]
+        return list(help_of(self._shown.columns).items())
 
     def forget_typed(self) -> bool:
         typed = bool(self._filter or self._search)

@@ -194,9 +194,7 @@ def drawing_of(
 
 
 def _swatches(mark: Callable[[Record], Mark]) -> tuple[Column[Record], Drawing[Record]]:
-    column: Column[Record] = kinds.TEXT(
-        "mark", "", "The colour of its kind.", lambda record: mark(record).name
-    )
+    column: Column[Record] = kinds.TEXT("mark", "", lambda record: mark(record).name)
     return column, lambda record, brush, room: swatch(mark(record), brush)
 
 
@@ -211,7 +209,7 @@ def _bars(
         return Cell(horizontal_bar(share, column.bar, brush.glyphs), style)
 
     bar: Column[Record] = kinds.TEXT(
-        f"{column.key}.bar", column.title, column.help, column.figure, first="down", priority=DETAIL
+        f"{column.key}.bar", column.title, column.figure, first="down", priority=DETAIL
     )
     return bar, draw
 

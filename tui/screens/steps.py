@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.app import ComposeResult
 
 from decodescope.analyzer.reports.analysis import step_limits_ns
-from decodescope.analyzer.schema.report import StepReport
+from decodescope.analyzer.schema.step_report import StepReport
 from decodescope.analyzer.tables.steps_table import MEDIAN, NO_LIMITS, steps_table
 from decodescope.tui.model.view import View
 from decodescope.tui.panels.messages import ChooseStep

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.kineto.event import Event
-from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN, Growing
 from decodescope.analyzer.trace import Bools, Columns, Int64s, row_numbers
 
 

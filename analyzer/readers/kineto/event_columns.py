@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id, to_nanoseconds
 from decodescope.analyzer.readers.kineto.event_arguments import (
@@ -18,7 +17,7 @@ from decodescope.analyzer.readers.kineto.event_arguments import (
     ShapeColumn,
 )
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
-from decodescope.analyzer.readers.trace_columns import NOT_GIVEN, Names, host_events
+from decodescope.analyzer.readers.trace_columns import NOT_GIVEN, Growing, Names, host_events
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 _GPU_KINDS = {

@@ -12,13 +12,13 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
 from decodescope.analyzer.readers.kineto.event_columns import EventColumns
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
 from decodescope.analyzer.readers.trace_columns import (
     LIMIT_NS,
+    Growing,
     overhead_finding,
     sorted_gpu_ops,
     sorted_host_events,

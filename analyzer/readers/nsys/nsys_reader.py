@@ -12,12 +12,12 @@ from typing import TypeVar
 import numpy as np
 
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import GPU_TABLES, all_gpu_ops, api_calls, nvtx_ranges
 from decodescope.analyzer.readers.trace_columns import (
     MAX_NAME,
     PROCESS_SHIFT,
+    Growing,
     Names,
     Shapes,
     overhead_finding,

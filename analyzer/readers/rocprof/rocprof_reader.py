@@ -9,7 +9,6 @@ import numpy as np
 from msgspec.structs import astuple
 
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.rocprof.document import (
     ApiCall,
     Copy,
@@ -25,6 +24,7 @@ from decodescope.analyzer.readers.rocprof.document import (
 from decodescope.analyzer.readers.trace_columns import (
     LIMIT_NS,
     NOT_GIVEN,
+    Growing,
     Names,
     Shapes,
     gpu_ops,

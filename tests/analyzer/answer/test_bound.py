@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.answer.answer import StepLimit, bound_of, reasons
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import GAP_CLASSES

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.answer.host_frames import MOST_STEPS, host_frames, open_changes
+from decodescope.analyzer.answer.host_frames import MOST_STEPS, host_frames
 from decodescope.analyzer.timing.gaps import HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.step_kinds import main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline
-from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace
+from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 from tests.helpers.kineto_events import PID, Event, call, event, op, span, trace_of
 
 MODEL = "vllm/model_executor/models/llama.py(374): forward"
@@ -173,26 +173,6 @@ def test_random_nests_against_every_nanosecond(seed: int) -> None:
     for row in host_rows:
         ns = expected[row.frame, row.operator, row.call]
         assert row.ns == round(ns / len(steps))
-
-
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("outermost", [False, True])
-def test_open_events_that_overlap_in_any_way(seed: int, outermost: bool) -> None:
-    numbers = random.Random(seed)
-    most = numbers.choice((3, 40, 400))
-    times = [numbers.sample(range(most), 2) for _ in range(numbers.randint(0, 60))]
-    times += [[at, at] for at in range(0, most, 7)]
-    ordered = sorted((min(pair), -max(pair)) for pair in times)
-    events = Intervals(
-        np.array([start for start, _ in ordered], dtype=np.int64),
-        np.array([-end for _, end in ordered], dtype=np.int64),
-    )
-    since_ns, row = open_changes(events, outermost=outermost)
-    for at in range(-1, most + 1):
-        is_open = np.flatnonzero((events.start_ns <= at) & (at < events.end_ns)).tolist()
-        expected = is_open[0 if outermost else -1] if is_open else -1
-        assert row[np.searchsorted(since_ns, at, side="right") - 1] == expected
-    assert (np.diff(row) != 0).all()
 
 
 def test_many_steps_are_sampled_evenly() -> None:

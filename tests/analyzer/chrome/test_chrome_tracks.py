@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
+from decodescope.analyzer.chrome.chrome_export import as_drawn
+from decodescope.analyzer.timing.intervals import first_fit
 from decodescope.analyzer.trace import HostEvents
 from tests.helpers.kineto_events import call, span, trace_of
 

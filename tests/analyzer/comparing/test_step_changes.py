@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import analyze
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.pair_changes import step_changes
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff, PartChange
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report

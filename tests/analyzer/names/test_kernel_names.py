@@ -61,9 +61,9 @@ def test_what_differs_is_shown_wherever_it_stands(
 @example([(0, "0"), (0, "0 ")], 60)
 def test_rows_of_any_tree_can_be_told_apart(nodes: list[tuple[int, str]], width: int) -> None:
     """Labels that differ whole differ in print; equal ones stand under different rows."""
-    column: Column[tuple[int, str]] = kinds.RANGE("name", "name", "", lambda node: node[1])
+    column: Column[tuple[int, str]] = kinds.RANGE("name", "name", lambda node: node[1])
     wide = "a title of forty cells".ljust(40, "-")
-    figure: Column[tuple[int, str]] = kinds.COUNT("depth", wide, "", lambda node: node[0])
+    figure: Column[tuple[int, str]] = kinds.COUNT("depth", wide, lambda node: node[0])
     table = Table("nodes", (column, figure), nodes, depth=lambda node: node[0])
     console = Console(width=width)
     with console.capture() as printed:

@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import load
-from decodescope.analyzer.names.kinds import UNKNOWN
-from decodescope.analyzer.names.rules import Pattern, bundled_document, kernel_meaning, pattern_of
+from decodescope.analyzer.names.rules import (
+    UNKNOWN,
+    Pattern,
+    bundled_document,
+    kernel_meaning,
+    pattern_of,
+)
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 
 PIECES = [

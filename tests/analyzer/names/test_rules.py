@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.names.kinds import KINDS
-from decodescope.analyzer.names.rules import kernel_meaning, rules_with
+from decodescope.analyzer.names.rules import KINDS, kernel_meaning, rules_with
 
 
 # Names as engines and libraries write them, and what they compute.

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.names.fitted_names import short_kernels
-from decodescope.analyzer.names.kinds import FAMILIES, KINDS, OTHER_OPERATION, ROLES, UNKNOWN
-from decodescope.analyzer.names.rules import bundled_document, kernel_meaning
+from decodescope.analyzer.names.rules import (
+    FAMILIES,
+    KINDS,
+    OTHER_OPERATION,
+    ROLES,
+    UNKNOWN,
+    bundled_document,
+    kernel_meaning,
+)
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.text.plain import plain_line

@@ -5,8 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from decodescope.analyzer.readers.growing_columns import Growing
-from decodescope.analyzer.readers.trace_columns import host_events, sorted_host_events
+from decodescope.analyzer.readers.trace_columns import Growing, host_events, sorted_host_events
 from decodescope.analyzer.trace import HostEvents, Int64s
 
 PARTS, ROWS = 100, 2_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.kernel_launches import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import analysis_of_step, step_limits_ns
 from decodescope.analyzer.reports.gap_list import GapChoice, chosen_gaps, idle_table

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.names.kinds import FAMILIES, ROLES
+from decodescope.analyzer.names.rules import FAMILIES, ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.answer import AnswerPart

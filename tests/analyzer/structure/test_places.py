@@ -2,8 +2,7 @@
 
 import pytest
 
-from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.names.rules import bundled_rules
+from decodescope.analyzer.names.rules import ROLES, bundled_rules
 from decodescope.analyzer.structure.step_structure import KNOWN_BY, find_structure, roles_in_step
 from decodescope.analyzer.timing.timeline import find_timeline
 from tests.helpers.kineto_events import op, trace_of

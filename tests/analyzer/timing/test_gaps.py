@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.gaps import HOST_WAIT
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS
 from tests.helpers.drawn_windows import US, Call, Op, analysed, windows
 from tests.helpers.kineto_events import Event, call, op, trace_of
 from tests.helpers.slow_gaps import Piece, slow_gaps

@@ -1,5 +1,6 @@
 """Interval arithmetic against a brute force that looks at every nanosecond."""
 
+import random
 from decimal import ROUND_HALF_EVEN, Decimal
 
 import msgspec
@@ -13,11 +14,13 @@ from decodescope.analyzer.timing.intervals import (
     covered_until,
     depth_at_starts,
     depth_changes,
+    first_fit,
     grouped_busy_ns,
-    lanes,
+    open_changes,
     overlapped,
     union,
 )
+from decodescope.analyzer.trace import Intervals
 
 HORIZON = 60
 Interval = tuple[int, int]
@@ -80,7 +83,7 @@ def test_an_interval_is_in_the_first_row_that_is_free(rows: list[Interval], most
         expected.append(free[0] if free else most)
         if free:
             free_ns[free[0]] = end
-    assert lanes(start_ns, end_ns, most).tolist() == expected
+    assert first_fit(start_ns, end_ns, most=most).tolist() == expected
 
 
 @given(intervals, st.lists(st.integers(-5, HORIZON + 5), max_size=8))
@@ -185,3 +188,23 @@ def test_odd_numbers(text: str, expected: int | None) -> None:
     found, usable = to_nanoseconds(raws("7.5", text))
     assert found.tolist() == [7500, expected or 0]
     assert usable.tolist() == [True, expected is not None]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("outermost", [False, True])
+def test_open_events_that_overlap_in_any_way(seed: int, outermost: bool) -> None:
+    numbers = random.Random(seed)
+    most = numbers.choice((3, 40, 400))
+    times = [numbers.sample(range(most), 2) for _ in range(numbers.randint(0, 60))]
+    times += [[at, at] for at in range(0, most, 7)]
+    ordered = sorted((min(pair), -max(pair)) for pair in times)
+    events = Intervals(
+        np.array([start for start, _ in ordered], dtype=np.int64),
+        np.array([-end for _, end in ordered], dtype=np.int64),
+    )
+    since_ns, row = open_changes(events, outermost=outermost)
+    for at in range(-1, most + 1):
+        is_open = np.flatnonzero((events.start_ns <= at) & (at < events.end_ns)).tolist()
+        expected = is_open[0 if outermost else -1] if is_open else -1
+        assert row[np.searchsorted(since_ns, at, side="right") - 1] == expected
+    assert (np.diff(row) != 0).all()

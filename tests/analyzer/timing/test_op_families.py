@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import FAMILIES, kernel_meaning
 from decodescope.analyzer.timing.timeline import families_of
 from decodescope.analyzer.trace import KERNEL, MEMCPY, GpuOps
 

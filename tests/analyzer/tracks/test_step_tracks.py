@@ -1,7 +1,7 @@
 """The tracks of one step, from its first op until the next step begins."""
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rules import FAMILIES
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.tracks.build import step_tracks
 from tests.helpers.kineto_events import call, op, span, trace_of

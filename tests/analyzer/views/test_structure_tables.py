@@ -14,8 +14,7 @@ from rich.text import Text
 from decodescope.analyzer import analyze
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.html.report_page import VariantView, html_report
-from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.names.rules import rules_with
+from decodescope.analyzer.names.rules import ROLES, rules_with
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import StructureReport
 from decodescope.analyzer.tables.answer_table import answer_table

@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from textual.color import Color, rgb_to_lab
 
 from decodescope.analyzer.answer.parts import PROFILER
-from decodescope.analyzer.names.kinds import FAMILIES, ROLES
+from decodescope.analyzer.names.rules import FAMILIES, ROLES
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.vocabulary import class_colors as colors
 

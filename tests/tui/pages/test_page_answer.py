@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from decodescope.analyzer.answer.parts import lost_by_group
-from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import ROLES, kernel_meaning
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import GAP_CLASSES, Finding
 from decodescope.analyzer.text.formatting import UNKNOWN, duration

@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.reports.gap_list import longest_first
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.tracks.build import find_tracks

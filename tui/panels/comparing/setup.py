@@ -88,7 +88,6 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
         kinds.TEXT(
             "chosen",
             "choose",
-            "Whether it is compared, and on which side.",
             lambda candidate: candidate.side,
             text=lambda each: f"[{each.side or ' '}]" if each.unavailable is None else UNKNOWN,
             first="down",
@@ -98,7 +97,6 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
         kinds.NAME(
             "name",
             noun,
-            "What can be compared, or why it cannot.",
             text=_about,
             fit=lambda candidate, cells: _about(candidate),
             least=12,
@@ -126,7 +124,6 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
         kinds.COUNT(
             "runs",
             "runs",
-            "The complete runs.",
             lambda candidate: len(runs(candidate)),
             text=lambda candidate: f"{len(runs(candidate)) or ''}",
             priority=1,
@@ -134,7 +131,6 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
         kinds.RATE(
             "tokens_per_s",
             "last tokens/s",
-            "The rate of the last one.",
             last_rate,
             text=lambda candidate: rate(last_rate(candidate)) if runs(candidate) else "",
             priority=2,
@@ -143,7 +139,6 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
         kinds.TEXT(
             "now",
             "now",
-            "Whether it is measured now.",
             now,
             first="down",
             priority=3,

@@ -1,7 +1,4 @@
-"""Writes docs/columns.md: every column of every table, from their declarations.
-
-Usage: python -m tools.make_columns
-"""
+"""Every column of every table of an output, from their declarations."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +8,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
-from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.ranks_report import RanksReport, ServerFigures
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.captures_table import captures_table
@@ -41,42 +38,13 @@ from decodescope.analyzer.tables.kernels_table import (
     launch_times_table,
 )
 from decodescope.analyzer.tables.ranges_table import table_of_lines
+from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.tables.sides_table import sides_table, speed_table
 from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-PAGE = REPOSITORY / "docs" / "columns.md"
+REPOSITORY = Path(__file__).resolve().parents[2]
 _TRACE = REPOSITORY / "tests" / "data" / "h200_graph_replays.json.gz"
-_HEAD = """# Columns
-
-What each column of each table says: in the terminal, in Markdown, CSV and HTML, and in the app,
-where `?` shows those of the table that has the keys. The key is the name in CSV (with `_` for `.`),
-and in JSON where JSON has the figure. A column without any figure is left out; where room is short,
-the least important go first.
-`python -m tools.make_columns` writes this page from the declarations in `analyzer/tables`.
-"""
-
-
-def columns_page() -> str:
-    """The page; a table whose columns another one has too is in that one's section."""
-    sections, listed = [_HEAD], list[set[tuple[str, str]]]()
-    for title, columns in tables_of_all():
-        meanings = {(column.key, column.help) for column in columns}
-        if any(meanings <= others for others in listed):
-            continue
-        listed.append(meanings)
-        rows = (f"- **{_title(column)}** `{column.key}`: {_help(column)}" for column in columns)
-        sections.append("\n".join((f"## {title}", "", *rows)))
-    return "\n\n".join(section.strip() for section in sections) + "\n"
-
-
-def _title(column: Column[Any]) -> str:
-    return column.heading or "(no title)"
-
-
-def _help(column: Column[Any]) -> str:
-    return f"{column.help} Only in CSV." if column.csv_only else column.help
 
 
 def tables_of_all() -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
@@ -133,13 +101,8 @@ def _of_sides(report: Report) -> dict[str, Table[Any]]:
         "Step by part": parts_table(StepChanges(None, None, ()), names),
         "Changes of kernels": kernel_changes_table(report, report, names),
         "Changes of ranges": range_changes_table(pair, names),
+        "Changes of ranges where ops overlap": range_changes_table(
+            Pair("A", "B", None, (), overlapping=True), names
+        ),
+        "Servers": servers_table(ServerFigures()),
     }
-
-
-def main() -> None:
-    """Write the page."""
-    PAGE.write_text(columns_page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
