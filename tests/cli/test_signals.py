@@ -222,8 +222,9 @@ def test_a_signal_that_another_thread_gets_interrupts(start: Start, tmp_path: Pa
     process = start(MASKED, *EXPORT)
     until_ready(process)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE_S)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
+    assert said == "\n"
     assert left(tmp_path) == []
 
 

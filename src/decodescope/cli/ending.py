@@ -170,7 +170,8 @@ def _signals_seen(numbers: Container[int], seen: Callable[[int], None]) -> Itera
             while number := arrived.read(1):
                 if number[0] in numbers:
                     seen(number[0])
-                    return
+                    # Python complains of a later signal that finds the pipe closed.
+                    arrived.readall()
 
     before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     waking = signal.signal(_WAKING, lambda number, frame: None)

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from decodescope.kernels.host.weights import Norm
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, FusedModel
+from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
 from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.families.llama import dense_mlp
 from decodescope.variants.steps.fused.merging import matrix_of, norm_of, scaled_rows
 
 
@@ -15,14 +16,14 @@ def _norm(module: Any) -> Norm:
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
-    attention, mlp = layer.self_attn, layer.mlp
+    attention = layer.self_attn
     return FusedLayer(
         input_norm=_norm(layer.input_layernorm),
         qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm=None,
         o=matrix_of(attention.o_proj),
         mlp_norm=None,
-        mlp=DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj)),
+        mlp=dense_mlp(layer.mlp),
         window=window,
         rope=None if window is None else "",
         parallel=True,

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, FusedModel
+from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
 from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.families.llama import dense_mlp
 from decodescope.variants.steps.fused.merging import (
     matrix_of,
     norm_plus_one,
@@ -19,14 +20,14 @@ from decodescope.variants.steps.fused.merging import (
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
-    attention, mlp = layer.self_attn, layer.mlp
+    attention = layer.self_attn
     return FusedLayer(
         input_norm=norm_plus_one(layer.input_layernorm),
         qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm=qk_norm_of(attention, norm_plus_one),
         o=matrix_of(attention.o_proj),
         mlp_norm=norm_plus_one(layer.pre_feedforward_layernorm),
-        mlp=DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj), "gelu_tanh"),
+        mlp=dense_mlp(layer.mlp, "gelu_tanh"),
         window=window,
         attention_output_norm=norm_plus_one(layer.post_attention_layernorm),
         mlp_output_norm=norm_plus_one(layer.post_feedforward_layernorm),

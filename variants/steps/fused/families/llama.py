@@ -1,9 +1,12 @@
-"""Llama 2 and 3, Mistral, Qwen2 and Qwen3: separate projections, biases and QK-norm as they are."""
+"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4: biases, QK-norm and merged projections as they
+are."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.swiglu import Activation
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.merging import matrix_of, norm_of, qk_norm_of
@@ -14,7 +17,7 @@ def layer_with(layer: Any, mlp: DenseMlp | Experts, window: int | None) -> Fused
     attention = layer.self_attn
     return FusedLayer(
         input_norm=norm_of(layer.input_layernorm),
-        qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
+        qkv=_joined(attention, "qkv_proj", "q_proj", "k_proj", "v_proj"),
         qk_norm=qk_norm_of(attention),
         o=matrix_of(attention.o_proj),
         mlp_norm=norm_of(layer.post_attention_layernorm),
@@ -28,9 +31,16 @@ def dense_layer(layer: Any, window: int | None) -> FusedLayer:
     return layer_with(layer, dense_mlp(layer.mlp), window)
 
 
-def dense_mlp(mlp: Any) -> DenseMlp:
-    """A gated MLP of three projections."""
-    return DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj))
+def dense_mlp(mlp: Any, activation: Activation = "silu") -> DenseMlp:
+    """A gated MLP."""
+    gate_up = _joined(mlp, "gate_up_proj", "gate_proj", "up_proj")
+    return DenseMlp(gate_up, matrix_of(mlp.down_proj), activation)
+
+
+def _joined(module: Any, merged: str, *parts: str) -> WeightMatrix:
+    """The projection `merged` of `module`, or else its `parts` in one matrix."""
+    names = (merged,) if hasattr(module, merged) else parts
+    return matrix_of(*(getattr(module, name) for name in names))
 
 
 def _llama_reasons(config: Any) -> Iterator[str]:
@@ -51,4 +61,5 @@ def _mistral_reasons(config: Any) -> Iterator[str]:
 LLAMA = Family(dense_layer, _llama_reasons)
 MISTRAL = Family(dense_layer, _mistral_reasons)
 QWEN = Family(dense_layer)
-FAMILIES = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN, "qwen3": QWEN}
+PHI3 = Family(dense_layer, rotates_part=True)
+FAMILIES = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN, "qwen3": QWEN, "phi3": PHI3}

@@ -6,20 +6,21 @@ OLMo 3 has sliding windows, and a rotation for each kind of layer.
 from dataclasses import replace
 from typing import Any
 
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
+from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.families.llama import dense_mlp
 from decodescope.variants.steps.fused.merging import matrix_of, norm_of, qk_norm_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
-    attention, mlp = layer.self_attn, layer.mlp
+    attention = layer.self_attn
     return FusedLayer(
         input_norm=None,
         qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm=qk_norm_of(attention),
         o=matrix_of(attention.o_proj),
         mlp_norm=None,
-        mlp=DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj)),
+        mlp=dense_mlp(layer.mlp),
         window=window,
         attention_output_norm=norm_of(layer.post_attention_layernorm),
         mlp_output_norm=norm_of(layer.post_feedforward_layernorm),
