@@ -58,11 +58,6 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
         ModelError: there are no safetensors weights, or a file is missing, incomplete or not
             safetensors; names the file.
     """
-    if sharded := sorted(folder.glob("shard-*-model-*.safetensors")):
-        raise ModelError(
-            f"{sharded[0]}: a distributed checkpoint, which is not supported; save the model with "
-            f"save_pretrained, which writes {WEIGHTS}"
-        )
     tensors: dict[str, StoredTensor] = {}
     for name in _file_names(folder):
         tensors |= _header(folder / name)

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import torch
 
-from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError, first_line
+from decodescope.analyzer.errors import InputError, ModelError, first_line
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.source import tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
@@ -28,7 +28,6 @@ def make_prompt(
     Raises:
         InputError: both are given, an empty prompt, or ids outside the vocabulary.
         ModelError: a text prompt for a model without a tokenizer.
-        MissingRequirement: the bundled model's snippets are not installed.
     """
     if prompt is not None and prompt_ids is not None:
         raise InputError("--prompt and --prompt-ids: give one of the two")
@@ -98,9 +97,4 @@ def _snippet_ids(loaded: LoadedModel, context: int, round: int) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _snippets() -> tuple[str, ...]:
-    path = tiny_folder() / "prompts.json"
-    try:
-        snippets = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise MissingRequirement(f"the bundled model's prompts are unreadable ({error})") from error
-    return tuple(snippets)
+    return tuple(json.loads((tiny_folder() / "prompts.json").read_text(encoding="utf-8")))

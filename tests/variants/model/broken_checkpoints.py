@@ -212,7 +212,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "an index of numbers": (indexed(lambda names: names.update(a=3)), "names no weights"),
     "an empty index": (then(sharded, written(INDEX, "")), "unreadable index of weights"),
     "a nested index": (then(sharded, written(INDEX, "[" * 200_000)), "nested too deeply"),
-    "a distributed checkpoint": (_rename_to_distributed, "distributed checkpoint"),
+    "a distributed checkpoint": (_rename_to_distributed, "has neither model.safetensors nor"),
     # config.json.
     "a nested config": (written("config.json", "[" * 200_000), "nested too deeply"),
     "a list": (written("config.json", "[]"), "JSON object"),
