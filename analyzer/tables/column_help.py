@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.tables.columns import Column
 
 _ROW = re.compile(r"^- \*\*(.*?)\*\* `(.*?)`: (.*)$", re.MULTILINE)
@@ -13,13 +14,19 @@ _ROW = re.compile(r"^- \*\*(.*?)\*\* `(.*?)`: (.*)$", re.MULTILINE)
 
 @cache
 def help_sections() -> dict[str, dict[str, tuple[str, str]]]:
-    """For each table of the page, the heading and the help of its columns by their keys."""
+    """For each table of the page, the heading and the help of its columns by their keys. A row of
+    {class} stands for one of each class of idle time."""
     page = files("decodescope").joinpath("columns.md").read_text(encoding="utf-8")
+    page = re.sub(".*{class}.*", lambda row: _of_each_class(row[0]), page)
     titles = (section.partition("\n") for section in page.split("\n## ")[1:])
     return {
         title: {key: (heading, words) for heading, key, words in _ROW.findall(rows)}
         for title, _, rows in titles
     }
+
+
+def _of_each_class(row: str) -> str:
+    return "\n".join(row.replace("{class}", name) for name in GAP_CLASSES)
 
 
 def help_of(columns: Iterable[Column[Any]]) -> dict[str, str]:
