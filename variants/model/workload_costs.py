@@ -84,13 +84,23 @@ class KvBytes:
     """Bytes of K and V that a step reads at a cache length, from the model's configuration."""
 
     def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
-        self._layers = _attention_layers(config.get_text_config(decoder=True))
+        decoder = config.get_text_config(decoder=True)
+        self._layers = _attention_layers(decoder)
+        shared = getattr(decoder, "num_kv_shared_layers", None) or 0
+        self._with_cache = self._layers[: len(self._layers) - shared]
         self._element_bytes = batch * element_bytes
         self._state_bytes = 2 * _FP32_BYTES * batch * sum(each.state for each in self._layers)
 
     def at(self, position: int) -> int:
         """Bytes read at cache length `position`, all sequences and layers."""
-        elements = (each.kv_elements * each.cached(position) for each in self._layers)
+        return self._bytes(self._layers, position)
+
+    def kept(self, position: int) -> int:
+        """As `at`, but without the layers that read the K and V of an earlier one (Gemma 4)."""
+        return self._bytes(self._with_cache, position)
+
+    def _bytes(self, layers: Sequence["_Attention"], position: int) -> int:
+        elements = (each.kv_elements * each.cached(position) for each in layers)
         return self._element_bytes * sum(elements) + self._state_bytes
 
 
@@ -256,7 +266,7 @@ def _need(
     name: str, model: Any, workload: DecodeWorkload, weight_bytes: int, spec: VariantSpec | None
 ) -> _Need:
     size = 1 if spec and spec.kv_format else model.dtype.itemsize
-    kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
+    kv = KvBytes(model.config, workload.batch, size).kept(workload.cache_length)
     planned, quantising = model, 0
     if (quantization := quantization_of(spec)) is not None:
         planned = planned_weights(name, model, quantization)

@@ -72,7 +72,9 @@ def test_steps_give_the_logits_of_a_whole_forward_pass(family: str) -> None:
     held.prefill(prompt[:, :3])
     kept = held._cache.layers[: 4 - getattr(config, "num_kv_shared_layers", 0)]
     read = [kept[index % len(kept)] for index in range(4)]
-    assert KvBytes(config, 2, 4).at(7) == sum(map(bytes_of_a_step, read))
+    kv = KvBytes(config, 2, 4)
+    assert kv.at(7) == sum(map(bytes_of_a_step, read))
+    assert kv.kept(7) == sum(map(bytes_of_a_step, kept))
 
 
 def bytes_of_a_step(layer: Any) -> int:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from triton.runtime.interpreter import InterpretedFunction
 
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import ROLES
 from decodescope.analyzer.structure.step_structure import roles_in_step
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.operations import step_operations
