@@ -13,9 +13,11 @@ PROFILE = {"/start_profile", "/stop_profile"}
 Serve = Callable[[Answering], HttpServer]
 
 
-def door_to(server: HttpServer, trace_dir: Path | None, files_s: float = 20.0) -> ServerDoor:
+def door_to(
+    server: HttpServer, trace_dir: Path | None, files_s: float = 20.0, steps_s: float = 30.0
+) -> ServerDoor:
     client = ServerClient(parse_address(server.url))
-    return ServerDoor(client, recognise(client), trace_dir, Pace(files_s=files_s))
+    return ServerDoor(client, recognise(client), trace_dir, Pace(files_s=files_s, steps_s=steps_s))
 
 
 def profile_requests(server: HttpServer) -> list[str]:
