@@ -126,7 +126,8 @@ async def test_each_number_of_the_app_is_that_of_the_json(name: str, tmp_path: P
     pages: dict[str, str] = {}
     async with app.run_test(size=(160, 50)) as pilot:
         await settle(pilot)
-        for key in "1234567":
+        # The timeline and the comparison have none of these figures but the strip's.
+        for key in "13456" if name in SITUATIONS else "1234567":
             await press(pilot, key, *(["z"] if key == "5" else []))
             screen = screen_of(app)
             lines = iter(screen.splitlines())

@@ -34,12 +34,20 @@ def shell(script: str, folder: Path, **environment: str) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.mark.parametrize("rest", [f"analyze {SMALL} --json", f"analyze {SMALL}", "--help"])
 @pytest.mark.parametrize(
-    ("to", "line"),
-    [("> /dev/full", FULL), (">&-", CLOSED), ("> small", TOO_LARGE), (">&- 2>&-", ""),
-     ("> /dev/full 2> /dev/full", "")],
-)  # fmt: skip
+    ("rest", "to", "line"),
+    [
+        (f"analyze {SMALL} --json", "> /dev/full", FULL),
+        (f"analyze {SMALL} --json", ">&-", CLOSED),
+        (f"analyze {SMALL}", "> /dev/full", FULL),
+        (f"analyze {SMALL}", ">&-", CLOSED),
+        (f"analyze {SMALL}", "> small", TOO_LARGE),
+        ("--help", "> /dev/full", FULL),
+        ("--help", ">&-", CLOSED),
+        ("--help", ">&- 2>&-", ""),
+        ("--help", "> /dev/full 2> /dev/full", ""),
+    ],
+)
 def test_stdout_that_takes_nothing_is_one_line(
     rest: str, to: str, line: str, tmp_path: Path
 ) -> None:
@@ -82,11 +90,11 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
     assert "?" not in done.out
 
 
-def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
+def test_a_file_name_that_is_no_text(tmp_path: Path, decodescope: Command) -> None:
     name = os.fsdecode(b"no\xfftext.json.gz")
     (tmp_path / name).symlink_to(SMALL)
-    for options in ("--json", "--format html", "--format csv", ""):
-        done = shell(f"decodescope analyze $'no\\xfftext.json.gz' {options}", tmp_path)
+    for options in (["--json"], ["--format", "html"], ["--format", "csv"], []):
+        done = decodescope("analyze", str(tmp_path / name), *options)
         assert (done.code, done.err) == (0, "")
     diff = r"decodescope diff $'no\xfftext.json.gz' $'no\xfftext.json.gz' --out out --json"
     assert '"no?text.json.gz"' in shell(diff, tmp_path).out

@@ -204,8 +204,11 @@ def test_processes_that_read_end_with_a_killed_command(start: Start) -> None:
     assert all(gone(pid) for pid in reading)
 
 
-@pytest.mark.parametrize("number", ENDING)
-@pytest.mark.parametrize("change", [DEAF, SWALLOWED], ids=["deaf", "swallowed"])
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [*((DEAF, number) for number in ENDING), (SWALLOWED, signal.SIGTERM)],
+    ids=[*(f"deaf-{number}" for number in ENDING), "swallowed"],
+)
 def test_a_command_that_does_not_hear_a_signal_is_ended(
     start: Start, tmp_path: Path, change: str, number: int
 ) -> None:

@@ -203,6 +203,8 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
     ),
 }  # fmt: skip
 CONFIGS = {**FAMILIES, **MIXTURES}
+# One of those that differ in their rotation only, and all others.
+BLOCKS = [name for name in FAMILIES if name == "rope-yarn" or not name.startswith("rope-")]
 
 
 def build(

@@ -13,7 +13,7 @@ from decodescope.analyzer.trace import Columns, Trace
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import document, op
 
-KERNELS = 40_000
+KERNELS = 20_000
 # A dictionary and its numbers are held beside the names until all are read; of SQLite also columns
 # that only the reader needs.
 MOST = {"json": 1.44, "sqlite": 1.6}

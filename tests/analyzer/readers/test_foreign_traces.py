@@ -20,6 +20,7 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import Report
 from tests.fuzzing.damage import Document, as_json, damage_bytes, damage_events
+from tests.helpers.read_once import analysed_once
 from tests.helpers.reports import analyzed
 
 
@@ -51,7 +52,7 @@ def path_of(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_figures_are_exact(foreign_traces: Path, name: str) -> None:
-    report = analyze(load(path_of(foreign_traces, name))).report
+    report = analysed_once(path_of(foreign_traces, name)).report
     (device,) = report.devices
     found = Known(
         gpu_ops=device.gpu_ops,
@@ -69,7 +70,7 @@ def test_figures_are_exact(foreign_traces: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_parts_add_up(foreign_traces: Path, name: str) -> None:
-    analysis = analyze(load(path_of(foreign_traces, name)))
+    analysis = analysed_once(path_of(foreign_traces, name))
     for device in analysis.report.devices:
         assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
         assert device.busy_ns + device.idle_ns == device.window_ns
@@ -81,14 +82,14 @@ def test_parts_add_up(foreign_traces: Path, name: str) -> None:
 
 
 def test_no_gpu_activity(foreign_traces: Path) -> None:
-    report = analyze(load(path_of(foreign_traces, "cpu_only"))).report
+    report = analysed_once(path_of(foreign_traces, "cpu_only")).report
     assert report.health.status == "no_gpu_activity"
     assert report.devices == ()
     assert report.answer.bound == "unknown"
 
 
 def test_calls_of_every_api_count(foreign_traces: Path) -> None:
-    eager = analyze(load(path_of(foreign_traces, "h200_llama1b_hf_eager"))).report
+    eager = analysed_once(path_of(foreign_traces, "h200_llama1b_hf_eager")).report
     assert eager.launches.by_api == {
         "cudaLaunchKernel": 1596,
         "cuLaunchKernelEx": 387,
@@ -98,11 +99,11 @@ def test_calls_of_every_api_count(foreign_traces: Path) -> None:
     }
     assert [step.gpu_ops for step in eager.steps] == [679] * 3
     assert eager.answer.bound == "host"
-    graph = analyze(load(path_of(foreign_traces, "mi300x_vllm_decode_graph"))).report
+    graph = analysed_once(path_of(foreign_traces, "mi300x_vllm_decode_graph")).report
     assert graph.launches.gpu_ops_per_graph_launch == (421,)
-    small = analyze(load(path_of(foreign_traces, "a100_triton_small"))).report
+    small = analysed_once(path_of(foreign_traces, "a100_triton_small")).report
     assert small.launches.by_api == {"cuLaunchKernel": 1}
-    legacy = analyze(load(path_of(foreign_traces, "legacy_categories"))).report
+    legacy = analysed_once(path_of(foreign_traces, "legacy_categories")).report
     assert (legacy.launches.calls, legacy.devices[0].kernels) == (4, 4)
 
 

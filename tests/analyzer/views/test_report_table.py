@@ -65,7 +65,7 @@ def test_the_overview_has_at_most_60_lines(reports: list[Report], width: int) ->
             assert len(lines) > OVERVIEW_LINES - 8, name
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("width", [60, 100])
 def test_no_two_rows_of_a_real_trace_look_alike(reports: list[Report], width: int) -> None:
     """Kernels and steps have names of their own, and so has each range beside others."""
     for report in reports:
@@ -150,7 +150,7 @@ def test_no_cell_is_cut_short_by_its_table(show: tuple[str, ...], width: int) ->
     assert not CUT_CELL.search(table_text(rich_report(), width, show))
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("width", [60, 100])
 def test_no_cell_of_a_real_trace_is_cut_short(foreign_traces: Path, width: int) -> None:
     for name in ("v100_cuda_graph", "h200_llama1b_hf_eager", "a100_eager"):
         report = analysed_once(foreign_traces / f"{name}.json.gz").report
@@ -295,8 +295,7 @@ def test_no_cell_of_the_ranks_is_cut_short(width: int) -> None:
     assert text.count("communication-bound") == 2
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
-@pytest.mark.parametrize("number", [2, 64])
+@pytest.mark.parametrize(("number", "width"), [(2, 60), (2, 100), (64, 60), (64, 100)])
 def test_the_overview_of_ranks_has_at_most_60_lines(number: int, width: int) -> None:
     events = [
         event

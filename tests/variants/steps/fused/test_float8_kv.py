@@ -78,7 +78,7 @@ def assert_like_transformers(spec: str, family: str, batch: int, device: str) ->
         assert torch.equal(stored[:, :, step.position - 1].float(), row)
 
 
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", families.BLOCKS)
 def test_logits_are_those_of_transformers_over_such_a_cache(family: str, device: str) -> None:
     assert_like_transformers("fused+kv_fp8_e4m3", family, 1, device)
 

@@ -19,7 +19,7 @@ FORMATS = [word for word in NARROW_WEIGHTS if word != "w8a8"]
 # How a format's elements are read does not depend on the family, nor its blocks on the format: each
 # family has one of the formats, and each format some families.
 PAIRS = {
-    *zip(families.FAMILIES, itertools.cycle(FORMATS), strict=False),
+    *zip(families.BLOCKS, itertools.cycle(FORMATS), strict=False),
     *itertools.product(("llama-odd-hidden", "gemma3"), FORMATS),
 }
 CONTEXT = families.ORIGINAL_MAX - 2

@@ -49,7 +49,7 @@ def assert_agrees(family: str, spec: str, batch: int, device: str) -> None:
     assert (error < 2 * quantisation).all()
 
 
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", families.BLOCKS)
 def test_every_family(family: str, device: str) -> None:
     assert_agrees(family, "fused+w8a8", 1, device)
 
