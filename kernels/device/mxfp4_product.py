@@ -1,8 +1,8 @@
 """y = W x for one vector x and rows of MXFP4 (`host/mxfp4.py`): `vector_product.py` for 4 bits.
 
 The bits of a code, shifted to the lowest exponent bits and the highest bit of the fraction of a
-float32, are the code's value times 2^-126, subnormal ones too: two shifts and two logical
-operations a weight, and no conversion. x times 2^63 keeps the products normal. The sum of each
+bfloat16 or float32, are the code's value times 2^-126, subnormal ones too: for most codes one shift
+and one mask for two, and no conversion. x times 2^63 keeps the products normal. The sum of each
 block of 32 columns is scaled once.
 """
 
@@ -31,12 +31,23 @@ def _block(w_ptr, scale_ptr, rows, step, K: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _value(words, place: tl.constexpr):
-    """Nibble `place` of uint32 words times 2^-126 in float32."""
-    LEFT: tl.constexpr = 22 - 4 * place
-    magnitude = words << LEFT if LEFT > 0 else words >> -LEFT
-    sign = words << (28 - 4 * place)
-    return ((magnitude & 0x01C00000) | (sign & 0x80000000)).to(tl.float32, bitcast=True)
+def code_pair(words, pair: tl.constexpr):
+    """Codes 2 `pair` and 2 `pair` + 1 of uint32 words, each times 2^-126, as two bfloat16, the
+    first in the lower half."""
+    if pair < 3:
+        bits = (words << (6 - 3 * pair)) & 0x81C081C0
+    else:
+        magnitudes = ((words >> 7) & 0x00400040) | ((words >> 3) & 0x01800180)
+        bits = magnitudes | ((words << 1) & 0x80008000)
+    return bits
+
+
+@triton.jit
+def code_value(words, place: tl.constexpr):
+    """Code `place` of uint32 words times 2^-126 in float32."""
+    pair = code_pair(words, place // 2)
+    bits = pair & 0xFFFF0000 if place % 2 else pair << 16
+    return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -86,7 +97,7 @@ def mxfp4_products(
                 x *= tl.load(g_ptr + columns, mask=mask).to(tl.float32)
                 if mask is not None:
                     x = tl.where(mask, x, 0.0)
-            products += _value(words, place) * (x * _HALF_SCALE)[None, :]
+            products += code_value(words, place) * (x * _HALF_SCALE)[None, :]
         sums = tl.sum(tl.reshape(products, (ROWS, BLOCK // 32, 4)), axis=2)
         # 2^(scale - 127); that of 0 is a subnormal number.
         bits = tl.maximum(block[1].to(tl.int32) << 23, 1 << 22)

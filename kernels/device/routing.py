@@ -25,7 +25,9 @@ def _keys(logits, correction_ptr, expert, inside):
         correction = tl.load(correction_ptr + expert, mask=inside, other=0.0)
         logits = tl.sigmoid(logits.to(tl.float32)) + correction
     if logits.dtype.primitive_bitwidth == 16:
-        bits = tl.where(logits == 0.0, 0.0, logits).to(tl.int16, bitcast=True).to(tl.int32)
+        bits = logits.to(tl.int16, bitcast=True).to(tl.int32)
+        # -0 equals +0.
+        bits = tl.where(bits == -0x8000, 0, bits)
         keys = (tl.where(bits < 0, bits ^ 0x7FFF, bits) << 16) | (0xFFFF - expert)
     else:
         keys = choice_keys(logits, expert)

@@ -1,9 +1,13 @@
 """MXFP4: weights of 4 bits, E2M1, with a scale of 8 bits, E8M0, for each 32 columns of a row.
 
 A weight is code * 2^(scale - 127). Checkpoints hold the 16 bytes of a block with two columns a
-byte, the lower nibble first. The kernels read four 32-bit words instead: nibble j of word i is
-column 4 j + i of the block, so that one nibble of the four words meets four neighbouring
-activations.
+byte, the lower nibble first. The kernels read four 32-bit words instead: code j of word i is column
+4 j + i of the block, so that one code of the four words meets four neighbouring activations.
+
+Even codes are in the lower half of a word, odd ones in the upper half, four in each. The first
+three stand such that one shift moves a code's magnitude and its sign to the lowest exponent bits
+and the sign of a bfloat16, whose upper bits are those of a float32: 3 bits, and the sign 7 above
+them. The fourth has the bits that are left.
 
 Source: OCP Microscaling Formats Specification 1.0.
 """
@@ -16,6 +20,8 @@ from decodescope.kernels.host.weights import WeightMatrix
 
 BLOCK = 32
 _PER_WORD = 8
+# Of each code of a half: which bits of it, and by how much they are shifted.
+_FIELDS = (((7, 0), (8, 6)), ((7, 3), (8, 9)), ((7, 6), (8, 12)), ((1, 13), (6, 9), (8, 11)))
 _BIAS = 127
 _VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -56,9 +62,10 @@ def packed_words(blocks: torch.Tensor) -> torch.Tensor:
     bytes of temporary memory for each of them."""
     codes = torch.stack((blocks & 15, blocks >> 4), dim=-1).flatten(-2)
     by_word = codes.unflatten(-1, (_PER_WORD, 4)).mT.int()
-    words = by_word[..., 0].clone()
-    for place in range(1, _PER_WORD):
-        words |= by_word[..., place] << (4 * place)
+    words = torch.zeros_like(by_word[..., 0])
+    for code in range(_PER_WORD):
+        for bits, shift in _FIELDS[code // 2]:
+            words |= (by_word[..., code] & bits) << (shift + 16 * (code % 2))
     flat: torch.Tensor = words.flatten(-2)
     return flat
 
@@ -66,10 +73,15 @@ def packed_words(blocks: torch.Tensor) -> torch.Tensor:
 def unpacked(words: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The weights [..., columns] of words [..., columns / 8] and scales [..., columns / 32]: exact,
     but for those beyond the range of `dtype`."""
-    places = torch.arange(0, 32, 4, dtype=torch.int32, device=words.device)
-    codes = (words.unflatten(-1, (-1, 4))[..., None] >> places).bitwise_and_(15).mT.flatten(-2)
+    codes = torch.stack([_code(words, code) for code in range(_PER_WORD)], dim=-1)
+    codes = codes.unflatten(-2, (-1, 4)).mT.flatten(-2)
     signed = (*_VALUES, *(-value for value in _VALUES))
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     values = torch.tensor(signed, dtype=wide, device=words.device)[codes]
     weights: torch.Tensor = values * torch.exp2(scale.to(wide) - _BIAS)[..., None]
     return weights.to(dtype).flatten(-2)
+
+
+def _code(words: torch.Tensor, code: int) -> torch.Tensor:
+    parts = [(words >> (shift + 16 * (code % 2))) & bits for bits, shift in _FIELDS[code // 2]]
+    return sum(parts[1:], parts[0])

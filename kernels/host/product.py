@@ -161,8 +161,8 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
             f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
             f"{MIN_DOT} x {MIN_DOT}"
         )
-    if x.dtype == FP8_X:
-        # FP8 tensor cores multiply 32 columns at least, which is two of a narrow tile.
+    if x.dtype == FP8_X or weight.format == "mxfp4":
+        # FP8 tensor cores multiply 32 columns at least, and MXFP4 has blocks of 32.
         options["BLOCK"] = max(2 * MIN_DOT, tile.columns)
     return options | {
         "BATCH": batch,

@@ -17,6 +17,7 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.activations import clamped_gated
 from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.mxfp4_batched import mxfp4_gathered_products
 from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
@@ -176,14 +177,22 @@ def _experts_gate_up_batched_kernel(
     used = slots < CHOSEN
     if tl.max(used.to(tl.int32), axis=0) > 0:
         unit = tl.program_id(0) * (ROWS // 2)
-        w_ptr += expert.to(tl.int64) * (2 * I * K)
-        w_ptr, inside, rows = _program_units(w_ptr, unit, I, K, ROWS, INTERLEAVED)
-        rows = (expert * (2 * I) + rows)[:, None]
-        scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
+        first = expert.to(tl.int64) * (2 * I)
+        PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
+        packed_ptr = w_ptr
+        w_ptr, inside, rows = _program_units(w_ptr + first * K, unit, I, K, ROWS, INTERLEAVED)
+        rows += first
+        scale, bias = scale_and_bias(None if PACKED else scale_ptr, bias_ptr, rows[:, None], None)
         token = tl.arange(0, TOKENS)
-        sums = batched_product.gathered_products(
-            w_ptr, inside, x_ptr, None, tl.minimum(token, BATCH - 1), used, 0, K, BLOCK, 1, WORDS
-        )
+        source = tl.minimum(token, BATCH - 1)
+        if PACKED:
+            sums = mxfp4_gathered_products(
+                packed_ptr, scale_ptr, rows, x_ptr, source, used, K, BLOCK
+            )
+        else:
+            sums = batched_product.gathered_products(
+                w_ptr, inside, x_ptr, None, source, used, 0, K, BLOCK, 1, WORDS
+            )
         gate, up = batched_product.split_pairs(sums * scale + bias)
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
         tl.store(
@@ -227,8 +236,6 @@ class ExpertsGateUp(NormedProduct):
             raise ValueError("a tile of one row holds no pair of gate and up")
         g, eps = norm_arguments(self.norm, batch)
         batched = batch > 1
-        if batched and experts.gate_up.format == "mxfp4":
-            raise ValueError(f"{batch} tokens: experts in MXFP4 multiply one")
         return launch(
             _experts_gate_up_batched_kernel if batched else _experts_gate_up_kernel,
             (

@@ -18,8 +18,8 @@ from decodescope.variants.model.quantized_weights import Mxfp4Experts, stacked_e
 BLOCKS, SCALES = "_blocks", "_scales"
 # Of random weights: with codes of equal frequency, a standard deviation of 0.01 to 0.05.
 _RANDOM_SCALES = 119, 122
-# 2^(scale - 127) times 6 is finite in float32 and bfloat16.
-_LARGEST_SCALE = 252
+# Weights of up to 5e10. `kernels.device.mxfp4_batched` reads no larger ones.
+_LARGEST_SCALE = 160
 
 
 def place_packed(model: nn.Module, device: str = "meta") -> None:
@@ -72,12 +72,12 @@ def fill_stored(
     """Take the values of a checkpoint, an expert at a time.
 
     Raises:
-        ModelError: a scale that is NaN, or so large that a weight is not finite.
+        ModelError: a scale that is NaN, or so large that no model has such weights.
     """
     if int(scales.max()) > _LARGEST_SCALE:
         raise ModelError(
             f"{name}: {key}{SCALES} holds {int(scales.max())}, beyond {_LARGEST_SCALE}, which "
-            "makes weights that are no finite numbers; download the checkpoint again"
+            "makes weights of over 1e10; download the checkpoint again"
         )
     experts.data = torch.stack([packed_words(each) for each in blocks])
     experts.scale = scales

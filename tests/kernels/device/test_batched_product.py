@@ -47,6 +47,13 @@ KERNELS = {
         {"SPLITS": 2},
     ),
 }
+MXFP4 = (
+    "decodescope.kernels.ops.experts_down_products",
+    "_experts_down_products_kernel",
+    {"w_ptr": "*i32", "scale_ptr": "*u8", "x_ptr": "*bf16", "logits_ptr": "*bf16"}
+    | {"out_ptr": "*fp32"},
+    {"EXPERTS": 8, "CHOSEN": 2, "BATCH": 16, "WORDS": False},
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +61,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Triton's code of each kernel for each GPU."""
     environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, "-c", COMPILE, json.dumps([KERNELS, CAPABILITIES, SIZES])],
+        [
+            sys.executable,
+            "-c",
+            COMPILE,
+            json.dumps([KERNELS | {"mxfp4": MXFP4}, CAPABILITIES, SIZES]),
+        ],
         env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
         capture_output=True,
         text=True,
@@ -76,3 +88,14 @@ def test_sums_of_fp8_blocks_are_added_outside_the_tensor_cores(
     assert begun
     for one in begun:
         assert f"{one} = arith.constant dense<0.000000e+00>" in code
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_codes_become_operands_in_the_registers_they_arrive_in(
+    capability: int, compiled: dict[str, str]
+) -> None:
+    """No block of weights passes through shared memory after its words have been read."""
+    weights = f"tensor<{SIZES['ROWS']}x{SIZES['BLOCK']}xbf16"
+    lines = [line for line in compiled[f"mxfp4 {capability}"].splitlines() if weights in line]
+    assert any(f"{weights}, #ttg.dot_op" in line for line in lines)
+    assert not [line for line in lines if "convert_layout" in line or "local_alloc" in line]

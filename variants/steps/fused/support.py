@@ -13,7 +13,6 @@ from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.kernels.ops.swiglu import Activation
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
-    stores_mxfp4,
     unsupported_quantization,
 )
 from decodescope.variants.model.workload_costs import head_dim
@@ -55,10 +54,6 @@ def require_support(
         raise ModelError(f"{name}: the fused kernels cannot run {reason}; choose another variant")
     if batch > MAX_BATCH:
         raise InputError(f"--batch {batch}: the fused kernels decode at most {MAX_BATCH} sequences")
-    if batch > 1 and stores_mxfp4(fields):
-        raise InputError(
-            f"--batch {batch}: the fused kernels decode one sequence with experts in MXFP4"
-        )
     if find_spec("triton") is None:
         raise MissingRequirement(
             "the fused kernels need Triton, which is not installed (Linux only)"

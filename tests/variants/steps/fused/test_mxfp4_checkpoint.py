@@ -9,16 +9,16 @@ import torch
 from safetensors.torch import save_file
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.mxfp4_experts import packed_experts
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops, weight_bytes_read
-from decodescope.variants.steps.fused.support import require_support, unsupported_fields
+from decodescope.variants.steps.fused.support import unsupported_fields
 from tests.helpers import families
-from tests.helpers.fused_steps import assert_logits_agree, both, ids_of
+from tests.helpers.fused_steps import assert_logits_agree, both, decoded, ids_of
 
 FIELDS = families.CONFIGS["gpt-oss"] | {
     "intermediate_size": 64,
@@ -86,7 +86,7 @@ def test_experts_are_read_as_they_are(checkpoint, tmp_path: Path, device: str) -
         ("_scales", None, "gate_up_proj_scales is missing in the weights"),
         ("_blocks", lambda value: value[:, :-1], r"is U8 \[5, 127, 3, 16\] in the weights"),
         ("_blocks", lambda value: value.int(), "is I32"),
-        ("_scales", lambda value: value.fill_(255), "holds 255, beyond 252"),
+        ("_scales", lambda value: value.fill_(255), "holds 255, beyond 160"),
     ],
 )
 def test_broken_experts_are_one_line(end, change, reason: str, checkpoint, tmp_path: Path) -> None:
@@ -99,9 +99,16 @@ def test_broken_experts_are_one_line(end, change, reason: str, checkpoint, tmp_p
         load_model(resolve_model(write(tmp_path, tensors)), "cpu", "fp32")
 
 
-def test_what_does_not_run_with_packed_experts_is_named() -> None:
-    require_support("mine", FIELDS, 1, "cpu")
-    with pytest.raises(InputError, match="--batch 2: the fused kernels decode one sequence"):
-        require_support("mine", FIELDS, 2, "cpu")
+def test_a_batch_decodes_as_transformers_beyond_the_window(
+    checkpoint, tmp_path: Path, device: str
+) -> None:
+    loaded = load_model(resolve_model(write(tmp_path, checkpoint[0])), device, "fp32")
+    step, eager = both(loaded, DecodeWorkload(2, families.WINDOW - 1, 4, "fp32"))
+    assert torch.equal(decoded(step, 3), decoded(eager, 3))
+    forced = ids_of(loaded, 2, seed=5)
+    assert_logits_agree(step.forced_step(forced), eager.forced_step(forced))
+
+
+def test_other_families_with_packed_experts_are_refused() -> None:
     other = families.CONFIGS["mixtral"] | {"quantization_config": {"quant_method": "mxfp4"}}
     assert "experts of a model of type mixtral" in str(unsupported_fields(other))

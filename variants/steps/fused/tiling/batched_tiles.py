@@ -89,10 +89,11 @@ class BatchedTiles(TileKind):
         )
 
     def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-        element = shapes.element_bytes(operation)
+        # Of 4 bits: half a byte.
+        element = shapes.element_bytes(operation) or 0.5
         x_bytes = 1 if shapes.fp8_x and element == 1 else shapes.activation_bytes
         tokens = padded_tokens(shapes.batch) * x_bytes
-        return tile.num_stages * (tile.rows * element + tokens) * tile.columns + 1024
+        return int(tile.num_stages * (tile.rows * element + tokens) * tile.columns) + 1024
 
 
 def _columns(rows: int, operation: TiledOperation, shapes: StepShapes) -> int:

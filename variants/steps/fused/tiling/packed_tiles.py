@@ -1,10 +1,12 @@
-"""Tiles of experts in MXFP4 at batch 1: words of eight weights, multiplied on the CUDA cores."""
+"""Tiles of experts in MXFP4, words of eight weights: one token is multiplied on the CUDA cores,
+several on the tensor cores."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from decodescope.kernels.host.mxfp4 import BLOCK
 from decodescope.kernels.host.tile import Tile
+from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
     StepShapes,
@@ -12,6 +14,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     power_of_2_from,
 )
 from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKind
+from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
 
 # Weights that a thread converts in one block, and those of all chosen experts.
 _THREAD_WEIGHTS = 256
@@ -20,8 +23,30 @@ _HELD_WEIGHTS = 1024
 # of the down projection has as many weights a thread.
 _CHOICES = {
     "experts_gate_up": ((16, 1024, 4), (8, 1024, 1), (8, 1024, 2), (8, 512, 1), (32, 1024, 8)),
-    "experts_down": ((4, 1024, 4), (8, 1024, 8), (2, 1024, 1), (4, 512, 4), (2, 1024, 2)),
+    "experts_down": (
+        (4, 1024, 4),
+        (8, 1024, 8),
+        (2, 1024, 1),
+        (4, 512, 4),
+        (2, 1024, 2),
+        (4, 1024, 1),
+    ),
 }
+
+# Of several tokens, for wgmma. The first has the fewest instructions a weight, as compiled for
+# compute capability 9.0; the second has half as many rows, for twice as many programs.
+_BATCHED = (
+    Tile(128, 64, 4, 4),
+    Tile(64, 128, 4, 4),
+    Tile(128, 128, 4, 3),
+    Tile(64, 64, 4, 6),
+    Tile(128, 64, 4, 6),
+    Tile(64, 256, 4, 3),
+    Tile(128, 128, 8, 4),
+    Tile(128, 256, 8, 3),
+)
+# Programs a multiprocessor that hide the latency of memory: each has few bytes in flight.
+_PROGRAMS = 4
 
 
 class PackedTiles(TileKind):
@@ -60,3 +85,27 @@ class PackedTiles(TileKind):
             # Gate and up have waited already: nothing is gained by asking for all blocks first.
             ahead = min(3, -(-columns // block)) if operation == "experts_down" else 1
             yield Tile(rows, block, warps, num_stages=ahead)
+
+
+class PackedBatchTiles(BatchedTiles):
+    """Products of several tokens with weights that become elements of the model's dtype."""
+
+    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+        if shapes.activation_bytes == 4:
+            return super().default(operation, shapes, multiprocessors)
+        shape = shapes.shape(operation)
+        programs = -(-shape.rows // _BATCHED[0].rows) * shape.matrices
+        tile = _BATCHED[programs < _PROGRAMS * multiprocessors]
+        rows = min(tile.rows, most_rows(operation, shapes))
+        return replace(tile, rows=rows, columns=min(tile.columns, power_of_2_from(shape.columns)))
+
+    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+        yield from _BATCHED
+
+    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
+        return tile.columns >= BLOCK and super().fits(tile, operation, shapes)
+
+    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+        # Without tensor cores, the converted weights are in shared memory as well.
+        converted = 4 * tile.rows * tile.columns if shapes.activation_bytes == 4 else 0
+        return converted + super().shared_bytes(tile, operation, shapes)

@@ -10,7 +10,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.attention_tiles import AttentionTiles
 from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
-from decodescope.variants.steps.fused.tiling.packed_tiles import PackedTiles
+from decodescope.variants.steps.fused.tiling.packed_tiles import PackedBatchTiles, PackedTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
     StepShapes,
@@ -83,9 +83,10 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
 def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
     if operation == "attention":
         return AttentionTiles()
+    packed = shapes.element_bytes(operation) == 0
     if shapes.batch > 1:
-        return BatchedTiles()
-    if shapes.element_bytes(operation) == 0:
+        return PackedBatchTiles() if packed else BatchedTiles()
+    if packed:
         return PackedTiles()
     narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
     return NarrowTiles() if narrow else VectorTiles()

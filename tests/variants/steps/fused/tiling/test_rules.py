@@ -9,7 +9,7 @@ from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
 from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
-from tests.helpers.sizes import H200, preset_shapes
+from tests.helpers.sizes import H200, SMALL_GPU, preset_shapes
 
 
 def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
@@ -143,3 +143,41 @@ def test_experts_of_4_bits_have_tiles_of_their_own() -> None:
         assert len(tile_candidates(operation, shapes, H200)) > 5
         assert tile_key(operation, shapes).element_bytes == 0
     assert tile_key("qkv", shapes).element_bytes == 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "gate_up", "down"),
+    [
+        # Eight experts have too few rows for tiles of 128.
+        (2, Tile(64, 128, 4, 4), Tile(64, 128, 4, 4)),
+        (8, Tile(128, 64, 4, 4), Tile(128, 64, 4, 4)),
+        (64, Tile(128, 64, 4, 4), Tile(128, 64, 4, 4)),
+    ],
+)
+def test_batches_of_4_bit_experts_have_enough_programs(
+    batch: int, gate_up: Tile, down: Tile
+) -> None:
+    shapes = replace(preset_shapes("gpt-oss-20b", batch), experts=32, chosen=4, packed_experts=True)
+    tiles = default_tiles(shapes, H200.multiprocessors)
+    assert (tiles.experts_gate_up, tiles.experts_down) == (gate_up, down)
+
+
+@pytest.mark.parametrize("activation_bytes", [2, 4])
+@pytest.mark.parametrize("batch", [2, 17, 64])
+@pytest.mark.parametrize(("hidden", "intermediate"), [(32, 32), (96, 160), (2880, 2880)])
+def test_tiles_of_4_bit_batches_fit(
+    hidden: int, intermediate: int, batch: int, activation_bytes: int
+) -> None:
+    shapes = replace(
+        preset_shapes("gpt-oss-20b", batch),
+        hidden=hidden,
+        intermediate=intermediate,
+        activation_bytes=activation_bytes,
+        experts=32,
+        chosen=4,
+        packed_experts=True,
+    )
+    for operation in ("experts_gate_up", "experts_down"):
+        found = tile_candidates(operation, shapes, SMALL_GPU)
+        assert found[0] == default_tiles(shapes, SMALL_GPU.multiprocessors).of(operation)
+        assert all(tile.columns >= 32 for tile in found)
