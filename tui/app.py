@@ -79,7 +79,7 @@ class DecodescopeApp(TerminalApp):
         self._choose_theme()
         self._main = MainScreen(self._brush(), self._focus.applied(feed.view()), PAGES)
         self._painter = Painter(self._main, feed, self._focus)
-        self._comparisons = Comparisons(self, clock, self._focus, self._painter, comparison)
+        self._comparisons = Comparisons(self, self._focus, self._painter, comparison)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, [source]
         )

@@ -28,7 +28,7 @@ from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import AttachSource, LiveSource
-from decodescope.tui.model.view import AppClock, View
+from decodescope.tui.model.view import View
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import AskComparison
 
@@ -46,12 +46,11 @@ class Comparisons:
     def __init__(
         self,
         app: App[None],
-        clock: AppClock,
         focus: Focus,
         painter: Painter,
         link: ComparisonLink | None = None,
     ) -> None:
-        self._app, self._clock, self._focus, self._painter = app, clock, focus, painter
+        self._app, self._focus, self._painter = app, focus, painter
         self._link = link
         self._reading = False
         self._held: Feed | None = None
@@ -153,7 +152,7 @@ class Comparisons:
             error = str(problem)
         # Only then, so that the last events of an earlier one do not count for this one.
         self._held = feed
-        begun = self.state.begun(config, self._clock.monotonic())
+        begun = self.state.begun(config)
         self._set(replace(begun, worker_paused=waits))
         if error:
             self._set(self.state.failed(error))
@@ -164,7 +163,7 @@ class Comparisons:
 
     async def _receive(self, link: ComparisonLink) -> None:
         while (event := await link.receive()) is not None:
-            self._set(self.state.received(event, self._clock.monotonic()))
+            self._set(self.state.received(event))
             await self._release()
 
     async def _cancel(self) -> None:

@@ -14,6 +14,7 @@ from decodescope.analyzer.comparing.comparison_messages import (
 from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol.messages import Bye, Failure
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
 
@@ -28,20 +29,10 @@ MOST_ROUNDS = 99
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredRun:
-    """One run that is complete, and the seconds it took, its process included."""
-
-    variant: str
-    round: int
-    tokens_per_s: float | None
-    took_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class ComparisonState:
     """A comparison and its result. `toggled` are the variants whose choice the user changed,
-    `sides` the files that the user put on a side, each with what was open. `run_began`
-    is when the run in progress began (monotonic seconds).
+    `sides` the files that the user put on a side, each with what was open, `runs` those that are
+    complete.
 
     `result` is the latest comparison or diff, also while the next round is measured and after a
     failure; `origin` says what it is of, and `steps` are those of files. `side` is compared with
@@ -55,8 +46,7 @@ class ComparisonState:
     rounds: int = DEFAULT_ROUNDS
     config: ComparisonConfig | None = None
     progress: ComparisonProgress | None = None
-    run_began: float = 0.0
-    runs: tuple[MeasuredRun, ...] = ()
+    runs: tuple[RunReport, ...] = ()
     result: Comparison | Diff | None = None
     origin: str = ""
     steps: "AlignedSteps | None" = None
@@ -73,7 +63,7 @@ class ComparisonState:
         """Whether variants are measured, or files are read."""
         return self.measuring or self.phase == "reading"
 
-    def begun(self, config: ComparisonConfig, now: float) -> "ComparisonState":
+    def begun(self, config: ComparisonConfig) -> "ComparisonState":
         """A comparison of variants begins; nothing of an earlier one is left."""
         return ComparisonState(
             phase="running",
@@ -81,7 +71,6 @@ class ComparisonState:
             sides=self.sides,
             rounds=self.rounds,
             config=config,
-            run_began=now,
             origin="measured here",
             worker_paused=self.worker_paused,
         )
@@ -89,16 +78,12 @@ class ComparisonState:
     def failed(self, error: str) -> "ComparisonState":
         return replace(self, phase="failed", error=error, progress=None)
 
-    def received(self, event: ComparisonLinkEvent, now: float) -> "ComparisonState":
+    def received(self, event: ComparisonLinkEvent) -> "ComparisonState":
         match event:
-            case ComparisonProgress(round=round, variant=variant):
-                before = self.progress
-                same = before is not None and (before.round, before.variant) == (round, variant)
-                return replace(self, progress=event, run_began=self.run_began if same else now)
+            case ComparisonProgress():
+                return replace(self, progress=event)
             case RunMeasured(report=report):
-                took_s = max(now - self.run_began, 0.0)
-                run = MeasuredRun(report.variant, report.round or 0, report.tokens_per_s, took_s)
-                return replace(self, runs=(*self.runs, run), run_began=now)
+                return replace(self, runs=(*self.runs, report))
             case RoundCompared(comparison=comparison):
                 return replace(self, result=comparison)
             case ComparisonDone(comparison=comparison):
@@ -113,25 +98,6 @@ class ComparisonState:
                 last = f"; its last output: {tail[-1]}" if tail else ""
                 return self.failed(f"the comparison's process {process_end(code)}{last}")
         return self
-
-    def left_s(self, now: float) -> float | None:
-        """Seconds until the last round ends, accuracy not included: each run that is left takes as
-        long as the variant's last one, or as a mean run before its first. None before the first
-        run is complete and after the last."""
-        if self.config is None or not self.runs or self.progress is None:
-            return None
-        at = self.progress.round
-        if at is None:
-            return None
-        took = {run.variant: run.took_s for run in self.runs}
-        mean = sum(run.took_s for run in self.runs) / len(self.runs)
-        names = self.config.variants
-        done = {run.variant for run in self.runs if run.round == at}
-        todo = [name for name in names if name not in done]
-        todo += [name for _ in range(at + 1, self.config.rounds) for name in names]
-        expected = [took.get(name, mean) for name in todo]
-        spent = min(now - self.run_began, expected[0]) if expected else 0.0
-        return max(sum(expected) - max(spent, 0.0), 0.0)
 
 
 NO_COMPARISON = ComparisonState()

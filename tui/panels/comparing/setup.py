@@ -6,13 +6,14 @@ from pathlib import Path
 
 from decodescope.analyzer.reports.step_figures import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN, rate
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
-from decodescope.tui.model.comparing import ComparisonState, MeasuredRun
+from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import View
 from decodescope.tui.panels.comparing.tables import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
@@ -108,7 +109,7 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
 def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
     """The complete runs of a candidate, its last rate, and whether it is measured now."""
 
-    def runs(candidate: Candidate) -> list[MeasuredRun]:
+    def runs(candidate: Candidate) -> list[RunReport]:
         return [run for run in state.runs if run.variant == candidate.name]
 
     def last_rate(candidate: Candidate) -> float | None:

@@ -1,5 +1,5 @@
-"""The state of the comparison, how long it takes, and what its result is of; of merged ranks,
-which one the others wait for."""
+"""The state of the comparison, and what its result is of; of merged ranks, which one the others
+wait for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.text.formatting import age
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import summary_of
 from decodescope.analyzer.vocabulary.words import straggler_text
@@ -30,7 +29,7 @@ class Line:
 
 
 class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
-    """Progress and time left while it runs, then what was compared and what limits it."""
+    """Progress while it runs, then what was compared and what limits it."""
 
     NAME = "ab_status"
     FRAMES = ()
@@ -41,7 +40,7 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
         state = view.comparison
         if state.result is not self._about[0]:
             self._about = (state.result, _about(state))
-        return (*_progress(state, view.now), *_waiting(view.window), *self._about[1])
+        return (*_progress(state), *_waiting(view.window), *self._about[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
@@ -76,12 +75,12 @@ def _bar_cells(width: int) -> int:
     return min(_BAR_CELLS, width // 8)
 
 
-def _progress(state: ComparisonState, now: float) -> list[Line]:
+def _progress(state: ComparisonState) -> list[Line]:
     lines = []
     if state.phase == "reading":
         lines.append(Line("reading and analysing the files…", "strong"))
     if state.measuring and state.config is not None:
-        lines.append(_doing(state, now))
+        lines.append(_doing(state))
     if state.worker_paused:
         lines.append(Line("the live worker is paused meanwhile, and goes on afterwards", "dim"))
     if state.phase == "cancelled":
@@ -95,7 +94,7 @@ def _progress(state: ComparisonState, now: float) -> list[Line]:
     return lines
 
 
-def _doing(state: ComparisonState, now: float) -> Line:
+def _doing(state: ComparisonState) -> Line:
     assert state.config is not None
     runs = state.config.rounds * len(state.config.variants)
     share = min(len(state.runs) / runs, 1.0) if runs else 0.0
@@ -103,9 +102,7 @@ def _doing(state: ComparisonState, now: float) -> Line:
         return Line("cancelling: the run in progress ends…", "warn", share)
     if state.progress is None:
         return Line("starting", "strong", share)
-    left_s = state.left_s(now)
-    left = f"about {age(left_s)} left · " if left_s else ""
-    return Line(f"{left}{state.progress.describe()}", "strong", share)
+    return Line(state.progress.describe(), "strong", share)
 
 
 def _waiting(window: Window | None) -> list[Line]:
