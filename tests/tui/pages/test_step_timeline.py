@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.model.view import Window
 from decodescope.tui.panels.step_timeline import StepTimelinePanel
 from tests.helpers.app.recorded import BRUSHES, view_of, window
 from tests.helpers.kineto_events import DATA, document, op
@@ -18,7 +18,7 @@ VARIANTS = ["eager", "compiled", "fused+graph"]
 
 
 def title_of(shown: Window, height: int = 5) -> str:
-    panel = StepTimelinePanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel = StepTimelinePanel(BRUSHES[0], view_of(shown))
     return panel.draw(panel._data, 100, height).title
 
 
@@ -27,7 +27,7 @@ def title_of(shown: Window, height: int = 5) -> str:
 )
 @settings(max_examples=40, deadline=None)
 def test_the_timeline_of_the_step_is_drawn_at_every_size(variant, brush, width, height) -> None:
-    panel = StepTimelinePanel(brush, view_of(window(variant)), Moment(0.0))
+    panel = StepTimelinePanel(brush, view_of(window(variant)))
     sheet = panel.draw(panel._data, width, height)
     assert len(sheet.rows) <= height
     assert bool(sheet.rows) == bool(height)
