@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.style import Style
+from textual import events
 
 from decodescope.analyzer.answer.parts import longest_of_part, lost_by_group, window_of
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
@@ -54,8 +55,8 @@ class AnswerPanel(Panel[AnswerData]):
     _picked: AnswerData | Empty = Empty("", "")
     _unfolded = False
     _first = _next = 0
-    # The part at the cursor, and the first part that is drawn.
-    _cursor = _top = 0
+    # The part at the cursor, the first part that is drawn, the line of its row, the parts drawn.
+    _cursor = _top = _parts_line = _parts_shown = 0
 
     def pick(self, view: View) -> AnswerData | Empty:
         if view.window is None:
@@ -90,7 +91,8 @@ class AnswerPanel(Panel[AnswerData]):
         if self._next and not self._unfolded:
             told[-1] = self._going_on(told[-1], width)
         lines = self._part_lines(data.rows, width, free - len(told))
-        hidden = len(data.rows) - max(len(lines) - 1, 0)
+        self._parts_line, self._parts_shown = len(rows) + 1, max(len(lines) - 1, 0)
+        hidden = len(data.rows) - self._parts_shown
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
         note = "w goes on" if self._unfolded and self._next else note
         return Sheet([*rows, *lines, *told], data.title, note)
@@ -127,6 +129,15 @@ class AnswerPanel(Panel[AnswerData]):
         kind, row = longest
         pick = OpPick(row) if kind == "op" else GapPick(row)
         self.post_message(Choose(pick, page="timeline"))
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.y - (self.inset > 0) - self._parts_line
+        if 0 <= line < self._parts_shown:
+            self.action_move(self._top + line - self._cursor)
+            if event.chain == 2:
+                self.action_open_part()
+        else:
+            self.action_fold()
 
     def action_fold(self) -> None:
         """Show the reasons, then those that had no room; after the last ones, hide them."""

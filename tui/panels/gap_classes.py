@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.style import Style
+from textual import events
 
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
@@ -50,6 +51,9 @@ class GapClassesPanel(Panel[Classes]):
 
     _of: tuple[Window, str | None] | None = None
     _idle_classes: Classes | None = None
+    # The lines that are drawn, and the width of a bucket.
+    _shown: Sequence[GapClassRow] = ()
+    _wide = 1
 
     def pick(self, view: View) -> Classes | Empty:
         window, within = view.window, view.selection.within
@@ -92,6 +96,7 @@ class GapClassesPanel(Panel[Classes]):
             subs.sort(key=lambda line: line.total.total_ns, reverse=True)
             lines = [line for line in lines if not line.sub or line in subs[: max(room, 0)]]
         lines = _around(lines, data.chosen.gap_class, max(height - 1, 1))
+        self._shown, self._wide = lines, wide
         rows = [head, *(self._line(line, data, bounds, kept, width, wide) for line in lines)]
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
@@ -117,6 +122,18 @@ class GapClassesPanel(Panel[Classes]):
             place = min(place + step, len(bounds) - 1)
             chosen = bucket(bounds[place]) if place >= 0 else None
             self.post_message(Sift(replace(data.chosen, bucket_ns=chosen)))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the class of the row, and the bucket if one is there."""
+        place = event.y - 1 - (self.inset > 0)
+        if not isinstance(data := self._data, Classes) or not 0 <= place < len(self._shown):
+            return
+        line = self._shown[place]
+        cell = (event.x - self.inset - _NAME_CELLS) // self._wide
+        bound = data.bounds[cell] if 0 <= cell < len(data.bounds) else None
+        if not line.sub:
+            chosen = bucket(bound) if bound in dict(line.total.histogram) else None
+            self.post_message(Sift(GapFilter(line.gap_class, chosen)))
 
     def _line(
         self,

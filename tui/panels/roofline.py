@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from rich.cells import cell_len
 from rich.style import Style
+from textual import events
 
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
@@ -83,6 +84,8 @@ class RooflinePanel(Panel[RooflineData]):
 
     _of: Window | None = None
     _model: RooflineModel | None = None
+    # The column, the row and the kernel of each mark of the plot.
+    _marks: Sequence[tuple[int, int, str]] = ()
 
     def pick(self, view: View) -> RooflineData | Empty:
         window = view.window
@@ -103,6 +106,7 @@ class RooflinePanel(Panel[RooflineData]):
     def draw(self, data: RooflineData, width: int, height: int) -> Sheet:
         rows: list[Row] = []
         plot = height - 3
+        self._marks = ()
         if plot >= _LEAST_PLOT and width > 3 * _GUTTER:
             rows = self._plot(data, width - _GUTTER, plot)
         if height > len(rows) + 1:
@@ -132,6 +136,13 @@ class RooflinePanel(Panel[RooflineData]):
         if isinstance(data := self._data, RooflineData) and data.selected is not None:
             self.post_message(PageRequest(page="kernels"))
 
+    def on_click(self, event: events.Click) -> None:
+        """Select the kernel whose mark is nearest."""
+        x, y = event.x - self.inset, event.y - (self.inset > 0)
+        if self._marks:
+            nearest = min(self._marks, key=lambda mark: abs(mark[0] - x) + 2 * abs(mark[1] - y))
+            self.post_message(Choose(KernelPick(nearest[2])))
+
     def _plot(self, data: RooflineData, width: int, height: int) -> list[Row]:
         inks = self._brush.inks
         model = data.model
@@ -146,6 +157,7 @@ class RooflinePanel(Panel[RooflineData]):
 
         _ceilings(model, across, upward, inks, put)
         total_ns = sum(point.ns for point in model.points) or 1
+        marks: list[tuple[int, int, str]] = []
         for point in sorted(
             model.points, key=lambda point: (point.name == data.selected, point.ns)
         ):
@@ -153,6 +165,8 @@ class RooflinePanel(Panel[RooflineData]):
             text, shift = _mark(point, point.ns / total_ns, point.name == data.selected)
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
+            marks.append((x + _GUTTER, height - 1 - y, point.name))
+        self._marks = marks
         if (step := model.step) is not None:
             put(across.cell(step.intensity), upward.cell(step.flops_per_s), "S", inks.strong)
         rows = []
