@@ -36,12 +36,13 @@ class RealClock:
 @dataclass
 class Replica(Vllm):
     """A server whose window is a trace of `STEPS` steps with a kernel each, which no other has.
-    While `hangs` is not set, it answers no request for metrics. The first `lost` windows have no
-    kernels."""
+    While `hangs` is not set, it answers no request for metrics; with `together`, none to start a
+    window before the others have theirs. The first `lost` windows have no kernels."""
 
     number: int = 0
     lost: int = 0
     hangs: threading.Event = field(default_factory=threading.Event)
+    together: threading.Barrier | None = None
     began_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -53,6 +54,8 @@ class Replica(Vllm):
         return super().__call__(request)
 
     def _start(self) -> Reply:
+        if self.together is not None:
+            self.together.wait(20)
         self.began_s = time.time()
         return super()._start()
 
