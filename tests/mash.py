@@ -185,7 +185,7 @@ class Mash:
             lambda: ready(self.folder / "gone.json", variant),
             lambda: Failure("no memory " * rng.randrange(50), 1, rng.random() < 0.2),
             lambda: Meters(power_w=rng.uniform(0, 900), throttle=("heat",)),
-            lambda: Progress("compiling", "x" * number, rng.choice((None, 0, 10**9))),
+            lambda: Progress("compiling", "x" * number),
             hello, Heartbeat, lambda: DIED, lambda: Bye("ended"),
         ))()  # fmt: skip
 
