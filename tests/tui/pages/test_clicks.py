@@ -1,4 +1,4 @@
-"""Clicks on what is no table: the parts of the answer, the classes of gaps, the roofline's marks."""
+"""Clicks on what is no table: parts of the answer, classes of gaps, marks of the roofline."""
 
 from pathlib import Path
 
