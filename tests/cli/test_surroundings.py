@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command import Command
+
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "tests" / "data" / "cpu_two_blocks.json.gz"
 
@@ -26,20 +28,17 @@ def decodescope_in(
     )
 
 
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The command's output where nothing says how large the terminal is."""
-    return decodescope_in(tmp_path_factory.mktemp("usual"), "analyze", str(TRACE)).stdout
-
-
-@pytest.mark.parametrize("columns", ["0", "-5", "99999999", "9" * 5000, "abc", "", "\u0663"])
 def test_a_size_that_is_none_leaves_the_output_as_it_is(
-    columns: str, usual: str, tmp_path: Path
+    decodescope: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    done = decodescope_in(tmp_path, "analyze", str(TRACE), COLUMNS=columns, LINES=columns)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == usual
-    assert "kernel" in done.stdout or "operator" in done.stdout
+    usual = decodescope("analyze", str(TRACE))
+    assert "operator" in usual.out
+    for size in ("0", "-5", "99999999", "9" * 5000, "abc", "", "\u0663"):
+        monkeypatch.setenv("COLUMNS", size)
+        monkeypatch.setenv("LINES", size)
+        assert decodescope("analyze", str(TRACE)) == usual, size
+    alone = decodescope_in(tmp_path, "analyze", str(TRACE), COLUMNS="0", LINES="abc")
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, usual.out, "")
 
 
 def test_a_size_that_is_one_counts(tmp_path: Path) -> None:
