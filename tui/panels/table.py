@@ -37,6 +37,7 @@ class TablePanel(PromptPanel[Rows]):
 
     def __init__(self, brush: Brush, view: View) -> None:
         self._source: object = object()
+        self._followed: object = object()
         self._shown: Rows | Empty = Empty("", "")
         self._order: Sequence[int] = ()
         self._cursor = self._top = self._body = 0
@@ -84,9 +85,12 @@ class TablePanel(PromptPanel[Rows]):
             self._source = source
             self._replace(self.rows(view))
         self._picks = view.selection.pick is not None
-        key = self.key_of(view.selection.pick)
-        if key is not None and key != self._cursor_key:
-            self._go_to_key(key)
+        # A view from before the last key, whose selection the app has not heard of, moves nothing.
+        if view.selection.pick != self._followed:
+            self._followed = view.selection.pick
+            key = self.key_of(view.selection.pick)
+            if key is not None and key != self._cursor_key:
+                self._go_to_key(key)
         return self._shown
 
     def draw(self, data: Rows, width: int, height: int) -> Sheet:
@@ -217,7 +221,7 @@ class TablePanel(PromptPanel[Rows]):
 
     def _arrange(self) -> None:
         """Order and filter the rows, and find the cursor's row again."""
-        rows = self._shown
+        rows, self._followed = self._shown, object()
         if not isinstance(rows, Rows):
             return
         order = rows.order(self._sorted, self._down)

@@ -229,6 +229,20 @@ async def test_details_have_the_readable_and_the_exact_name(tmp_path: Path) -> N
         assert "decode_step/layer.*: 4 launches" in shown
 
 
+async def test_a_paint_between_a_key_and_its_answer_moves_nothing(tmp_path: Path) -> None:
+    app = recorded.app_of(recorded.write_window(tmp_path, "compiled"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await opened(pilot, "z", "home", "enter")
+        panel = app.screen.query_one("#kernels")
+        panel.action_move(1)
+        # The app has not heard of it: the selection is still the group above.
+        app._painter.paint()
+        await settle(pilot)
+        assert panel._cursor == 1
+        assert isinstance(app._focus.selection.pick, KernelPick)
+
+
 async def test_kernels_are_grouped_in_turn_and_enter_unfolds(tmp_path: Path) -> None:
     app = recorded.app_of(recorded.write_window(tmp_path, "compiled"))
     async with app.run_test(size=(80, 24)) as pilot:
