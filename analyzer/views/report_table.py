@@ -237,7 +237,7 @@ def _streams(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 def _communication(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The time of each device that communicated; with several, who waits for whom."""
     from decodescope.analyzer.tables.communication_table import communication_table
-    from decodescope.analyzer.views.ranks_table import waiting_sections
+    from decodescope.analyzer.views.waiting_sections import waiting_sections
 
     yield from section("Communication", rich_table(communication_table(report), width))
     if report.communication is not None:
