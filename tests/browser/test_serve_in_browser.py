@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,8 @@ def foreign(served: Served) -> Iterator[str]:
         def log_message(self, *message: object) -> None:
             """Nothing."""
 
-    server = HTTPServer(("127.0.0.1", 0), Page)
+    # A browser also opens connections that it may need later; each would hold the only thread.
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
