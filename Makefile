@@ -44,7 +44,7 @@ $(VLLM)/.ready:
 	@touch $@
 
 # Hundreds of child processes import the package: what it compiles to is kept between them.
-test: $(READY)  ## all tests that need no GPU and no engine, in two processes; ARGS="tests/tui -x" chooses, in one
+test: $(READY)  ## all tests that need no GPU and no engine, in three processes; ARGS="tests/tui -x" chooses, in one
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -m "not gpu and not engines" $(or $(ARGS),-n 3 --dist worksteal)
 
 check: $(READY)  ## formatting, lint, types, import rules
