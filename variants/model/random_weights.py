@@ -21,8 +21,8 @@ def build_random(config: Mapping[str, Any], device: str, dtype: torch.dtype) -> 
 
     Drawn on the device with a fixed seed: normal with standard deviation 0.02, biases 0, norms as
     their class makes them: 1, or 0 where it adds 1; experts in MXFP4 as `fill_random` says, and
-    sinks 1 beside them. The same device and version give the same
-    weights. On "meta" there are none.
+    sinks 1 beside them. The same device and version give the same weights. On "meta" there are
+    none.
     """
     fields = deepcopy(dict(config))
     packed = stores_mxfp4(fields)

@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 
-_DYNAMIC, _LONGROPE = "dynamic", "longrope"
-
 
 def rotations(
     rotary: Any, positions: int, device: torch.device | str, kind: str = ""
@@ -39,11 +37,11 @@ def _spans(rotary: Any, positions: int, kind: str) -> Iterator[range]:
     rope_type, parameters = rotary.rope_type, rotary.config.rope_parameters
     if kind:
         rope_type, parameters = rope_type[kind], parameters[kind]
-    if _DYNAMIC in rope_type:
+    if "dynamic" in rope_type:
         fixed = min(positions, int(rotary.original_max_seq_len))
         yield range(fixed)
         yield from (range(position, position + 1) for position in range(fixed, positions))
-    elif rope_type == _LONGROPE:
+    elif rope_type == "longrope":
         original = int(parameters["original_max_position_embeddings"])
         yield range(min(positions, original))
         if positions > original:
@@ -63,7 +61,7 @@ class RotationTables:
         self._modules = [
             (rotary, _lookup(rotary, positions))
             for rotary in model.modules()
-            if any(_DYNAMIC in kind or kind == _LONGROPE for kind in _kinds(rotary).values())
+            if any("dynamic" in kind or kind == "longrope" for kind in _kinds(rotary).values())
         ]
 
     @contextmanager
@@ -87,7 +85,9 @@ def _kinds(rotary: Any) -> dict[str, str]:
 def _lookup(rotary: Any, positions: int) -> Any:
     tables: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     for kind in _kinds(rotary):
-        _, *spans = rotations(rotary, positions, rotary.inv_freq.device, kind)
+        # A module of several kinds has frequencies of each.
+        device = next(rotary.buffers()).device
+        _, *spans = rotations(rotary, positions, device, kind)
         _, cos, sin = zip(*spans, strict=True)
         tables[kind] = torch.cat(cos), torch.cat(sin)
 

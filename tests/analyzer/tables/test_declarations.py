@@ -1,4 +1,4 @@
-"""What holds for every declared column: one key, a title, one line of help on docs/columns.md."""
+"""Every declared column has one key, a title, and one line of help on docs/columns.md."""
 
 from collections import defaultdict
 

@@ -31,9 +31,9 @@ class StepBuffers:
     the widest MLP has between its halves), `router_logits` [layers with experts, batch, experts],
     float32 if they are corrected, `expert_outputs` float32 [batch, chosen, hidden] of a batch,
     `shared` (flat) and `shared_gate` [batch, 1] of the MLP beside the experts, and `logits`
-    float32 [batch, vocabulary]. With narrow
-    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
-    `activation` and `shared` in float16, in which the next product multiplies.
+    float32 [batch, vocabulary]. With narrow weights, norms of their own, fused attention and SwiGLU
+    give `normed_half`, `attended`, `activation` and `shared` in float16, in which the next product
+    multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
