@@ -7,20 +7,23 @@ part of it. Writes benchmarks/results/live-overhead.json with every figure and t
 """
 
 import statistics
+import sys
 import tempfile
-from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import rich_click as click
 
 from benchmarks.app.terminal import record_live
-from benchmarks.harness.processes import printed_json, repeated
+from benchmarks.harness.processes import printed_json
 from benchmarks.harness.records import RESULTS, write_record
 from decodescope.analyzer.protocol.messages import Stats
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.cli.options import number_option
 
 SETTLE_STATS = 8
+
+Round: TypeAlias = dict[str, dict[str, float]]
 
 
 def run_tokens_per_s(options: list[str]) -> float:
@@ -52,11 +55,31 @@ def measure_pair(options: list[str], seconds: float) -> dict[str, float]:
     }
 
 
-def measure_round(model: str, variants: list[str], seconds: float) -> dict[str, dict[str, float]]:
+def measure_round(model: str, variants: list[str], seconds: float) -> Round:
     """One pair for each variant, in turn."""
     return {
         variant: measure_pair(["--model", model, "--variant", variant], seconds)
         for variant in variants
+    }
+
+
+def summarize(model: str, variants: list[str], rounds: list[Round]) -> dict[str, Any]:
+    """The rounds, and each variant's live tokens/s ÷ tokens/s of `run` and share of a core."""
+
+    def of_rounds(variant: str, figure: str) -> list[float]:
+        return [one[variant][figure] for one in rounds]
+
+    return {
+        "model": model,
+        "live_over_run": {
+            name: {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+            for name in variants
+            for ratios in [of_rounds(name, "live_over_run")]
+        },
+        "app_core_share": {
+            name: statistics.median(of_rounds(name, "app_core_share")) for name in variants
+        },
+        "rounds": rounds,
     }
 
 
@@ -70,19 +93,9 @@ def measure_round(model: str, variants: list[str], seconds: float) -> dict[str, 
 def command(model: str, chosen: str, repeats: int, seconds: float) -> None:
     """tokens/s with the app attached against `run`, interleaved; needs a GPU."""
     variants = chosen.split(",")
-    measured = partial(measure_round, model, variants, seconds)
-    rounds = repeated(repeats, measured)
-    ratios = {name: [found[name]["live_over_run"] for found in rounds] for name in variants}
-    record = {
-        "model": model,
-        "live_over_run": {
-            name: {"median": statistics.median(all_), "min": min(all_), "max": max(all_)}
-            for name, all_ in ratios.items()
-        },
-        "app_core_share": {
-            name: statistics.median(found[name]["app_core_share"] for found in rounds)
-            for name in variants
-        },
-        "rounds": rounds,
-    }
-    write_record(RESULTS / "live-overhead.json", record)
+    rounds: list[Round] = []
+    for _ in range(repeats):
+        rounds.append(measure_round(model, variants, seconds))
+        sys.stderr.write(f"{rounds[-1]}\n")
+        # The machine may be given back before the last round.
+        write_record(RESULTS / "live-overhead.json", summarize(model, variants, rounds))

@@ -28,6 +28,7 @@ from decodescope.analyzer.io.child_processes import running
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
 from decodescope.attach.kineto.processes import job_processes
+from decodescope.attach.taking import take_window
 from decodescope.cli.options import number_option
 
 _READY_TOKENS = 64
@@ -101,8 +102,7 @@ def quiet_tokens_per_s(clock: TokenClock) -> float:
 def measured_window(door: KinetoDoor, clock: TokenClock, folder: Path, ms: int) -> dict[str, Any]:
     """One window: the report's figures and the clock's, of the same time."""
     asked_ns = time.time_ns()
-    plan = WindowPlan(folder, ms)
-    window = door.window(plan, lambda stage: None)
+    window = take_window(door, WindowPlan(folder, ms), lambda stage: None)
     written_ns = time.time_ns()
     (path,) = window.traces
     trace = load(path)
