@@ -43,10 +43,14 @@ settings.load_profile("untimed")
 def pytest_configure() -> None:
     """Processes that need torch are forks of one that has it, where no GPU driver is.
 
-    A shell starts background jobs with SIGINT ignored, child processes inherit that, and the
-    command respects it. The tests of Ctrl-C need the default."""
+    A shell starts background jobs with SIGINT ignored, and nohup a program with SIGHUP ignored.
+    Child processes inherit that, and the command respects it, but the tests of signals need the
+    default. A handler is not inherited, and one that does nothing lets the tests outlive a hangup.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     if sys.platform == "linux" and not Path("/dev/nvidiactl").exists():
         preloaded.install(preloaded.ForkServer())
 
