@@ -106,7 +106,9 @@ class KinetoDoor(Door):
         )
         watched = self._watched(delivery)
         config = config_at(delivery.start_ms)
-        say(f"a window of {_title(watched)}")
+        counted = plan.iterations
+        length = f": {counted} iterations, or {plan.duration_ms} ms if it counts none"
+        say(f"a window of {_title(watched)}{length if counted else ''}")
         wait_for_traces(config, watched, source.serve, self._require, self._timing)
         traces = keep_traces(config, watched, plan.folder)
         return CapturedWindow(traces, ObserverReport("kineto", _title(watched)))

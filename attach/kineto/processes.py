@@ -103,8 +103,8 @@ def has_ended(process: Process, proc: Path = PROC) -> bool:
 
 
 def job_processes(pids: Iterable[int], proc: Path = PROC) -> tuple[Process, ...]:
-    """The processes `pids`, in order of rank. The id of a rank stands for all ranks of its job, and
-    that of a launcher for all that the launcher started.
+    """The processes `pids`, job by job and in order of rank. The id of a rank stands for all ranks
+    of its job, and that of a launcher for all that the launcher started.
 
     Raises:
         InputError: a process does not run, is another user's, or has not loaded PyTorch.
@@ -123,8 +123,8 @@ def job_processes(pids: Iterable[int], proc: Path = PROC) -> tuple[Process, ...]
 
 
 def all_processes(proc: Path = PROC) -> tuple[Process, ...]:
-    """All processes of this user that can be attached to, in order of rank; of a launcher only the
-    ranks.
+    """All processes of this user that can be attached to, ordered as by `job_processes`; of a
+    launcher only the ranks.
 
     Raises:
         MissingRequirement: there is none.
@@ -202,7 +202,12 @@ def _job(process: Process) -> tuple[str | None, ...]:
 
 
 def _in_order(processes: Iterable[Process]) -> tuple[Process, ...]:
-    return tuple(sorted(processes, key=lambda process: (process.rank or 0, process.pid)))
+    """Job by job, each in order of rank; those without a job come first."""
+
+    def place(process: Process) -> tuple[list[str], int, int]:
+        return [name or "" for name in _job(process)], process.rank or 0, process.pid
+
+    return tuple(sorted(processes, key=place))
 
 
 def _user_name(uid: int) -> str:

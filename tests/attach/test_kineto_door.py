@@ -146,14 +146,16 @@ def test_a_process_that_is_late_gets_another_window(
 def test_a_window_of_iterations_names_them(
     socket_folder: str, trace_folder: Path, tmp_path: Path
 ) -> None:
+    stages: list[str] = []
     plan = WindowPlan(tmp_path, duration_ms=50, iterations=8)
     with door_to(socket_folder, "traces", trace_folder=trace_folder) as (door, running):
-        door.window(plan, silent)
+        door.window(plan, stages.append)
         assert running[0].stdout is not None
         config = json.loads(running[0].stdout.readline())
     assert config["ACTIVITIES_ITERATIONS"] == "8"
     assert config["PROFILE_START_ITERATION"] == "0"
     assert int(config["PROFILE_START_ITERATION_ROUNDUP"]) > 0
+    assert stages[-1].endswith(": 8 iterations, or 50 ms if it counts none")
 
 
 @pytest.mark.usefixtures("nothing_left")

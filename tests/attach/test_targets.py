@@ -115,6 +115,14 @@ def test_all_are_ranks_and_single_processes_but_no_launchers(tmp_path: Path) -> 
     assert found == [5, 20, 21, 30]
 
 
+def test_ranks_of_one_job_are_together_and_in_order(tmp_path: Path) -> None:
+    torchrun(tmp_path, 10, [20, 30], port=2)
+    torchrun(tmp_path, 11, [25, 35], port=1)
+    plant(tmp_path, 24, DOOR)
+    assert [process.pid for process in all_processes(tmp_path)] == [24, 25, 26, 35, 20, 21, 30]
+    assert pids(20, 35, 24, proc=tmp_path) == [24, 25, 35, 20, 30]
+
+
 def test_all_of_nothing_is_an_error(tmp_path: Path) -> None:
     plant(tmp_path, 6)
     with pytest.raises(MissingRequirement, match="no PyTorch process of this user"):
