@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import ObserverReport, Report
 from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -16,6 +16,7 @@ from decodescope.analyzer.text.formatting import (
     interval_text,
     number,
     percent,
+    rate,
     ratio_text,
     signed_duration,
     significant,
@@ -287,6 +288,20 @@ def cost_words(cost: StepCost) -> str:
         f"{cost.model}{guess}{formats}: {', '.join(sizes)}{devices}; a step reads "
         f"{least}{bytes_size(cost.bytes_per_step)}{at}"
     )
+
+
+def observer_words(observer: ObserverReport) -> str:
+    """The tokens/s before, during and after a window, and the number of windows if it was taken
+    again; "" if nothing of it is known."""
+    measured = (
+        observer.before_tokens_per_s,
+        observer.during_tokens_per_s,
+        observer.after_tokens_per_s,
+    )
+    rates = "→".join("?" if figure is None else rate(figure) for figure in measured) + " tok/s"
+    is_known = any(figure is not None for figure in measured)
+    again = f"{observer.windows} windows taken" * (observer.windows > 1)
+    return " · ".join(filter(None, (rates * is_known, again)))
 
 
 def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:

@@ -41,6 +41,7 @@ def test_a_window_of_a_server_is_a_report_with_what_it_cost(
     assert done.code == 0, done.err
     assert f"vLLM 0.32.0 at {server.url}, serving tiny" in done.err
     assert "slows decoding while it lasts" in done.err
+    assert "cost of the window: 1,000→600→900 tok/s" in done.err
     observer = msgspec.json.decode(done.out, type=Report).observer
     assert observer is not None
     assert observer.before_tokens_per_s == pytest.approx(1000.0)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.protocol.attach_messages import ServerSample, Target
-from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.text.formatting import rate
 
 NO_TARGET = Target("", "", "")
 
@@ -39,17 +37,3 @@ class Attached:
 
     def silence(self, now: float) -> str:
         return f"no answer for {max(now - self.answered_at, 0):.0f} s" if self.problem else ""
-
-
-def cost_words(observer: ObserverReport) -> str:
-    """The tokens/s before, during and after a window, and the number of windows if it was taken
-    again; "" if nothing of it is known."""
-    measured = (
-        observer.before_tokens_per_s,
-        observer.during_tokens_per_s,
-        observer.after_tokens_per_s,
-    )
-    rates = "→".join("?" if figure is None else rate(figure) for figure in measured) + " tok/s"
-    is_known = any(figure is not None for figure in measured)
-    again = f"{observer.windows} windows taken" * (observer.windows > 1)
-    return " · ".join(filter(None, (rates * is_known, again)))

@@ -15,9 +15,10 @@ from decodescope.analyzer.protocol.messages import Progress
 from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.reports.user_facts import NOTHING, given_model
 from decodescope.analyzer.text.formatting import position
+from decodescope.analyzer.vocabulary.words import observer_words
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model import notices
-from decodescope.tui.model.attached import Attached, cost_words
+from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.notices import Banner, Level
 from decodescope.tui.model.sources import AttachSource, TakenWindow
@@ -150,7 +151,7 @@ class AttachedFeed(Feed):
         number = 1 + (windows[-1].number if windows else 0)
         replayed = self.kind == "replay"
         time = position(now * 1e9) if replayed else self.clock.local().strftime("%H:%M:%S")
-        cost = cost_words(taken.observer)
+        cost = observer_words(taken.observer)
         of_servers, at = list[TakenWindow](), 0
         for part in taken.servers if len(taken.servers) > 1 else ():
             if own := paths[at : at + part.count]:

@@ -207,12 +207,15 @@ def _pid(target: str) -> int:
 
 
 def _window(door: "Door", plan: "WindowPlan") -> "CapturedWindow":
+    from decodescope.analyzer.vocabulary.words import observer_words
     from decodescope.attach.taking import take_window
 
     with progress(say) as stage:
         window = take_window(door, plan, stage)
     for trace in window.traces:
         say(f"wrote {trace}")
+    if words := observer_words(window.observer):
+        say(f"cost of the window: {words}")
     return window
 
 
