@@ -45,7 +45,7 @@ def parse_address(text: str) -> Address:
     "/v1" at the end, which clients of the OpenAI API have in their URL, is left out.
 
     Raises:
-        InputError: no URL of a server, or one that holds a user's name or password.
+        InputError: no URL of a server, or one with a name, a password or a query (it may be a key).
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -53,13 +53,13 @@ def parse_address(text: str) -> Address:
         port = parts.port
     except ValueError:  # a port that is no number, brackets, a label that no host name can have
         raise _no_url(text) from None
-    if parts.username is not None or parts.password is not None:
+    if parts.username is not None or parts.password is not None or parts.query:
         raise InputError(
-            f"{parts.scheme}://{plain_line(parts.hostname or '')}: a URL with a name or a password "
-            "is not taken, as command lines are public; give a token in a file or in an "
-            "environment variable"
+            f"{parts.scheme}://{plain_line(parts.hostname or '')}: a URL with a name, a password "
+            "or a query is not taken, as command lines are public; give a token in a file or in "
+            "an environment variable"
         )
-    if parts.scheme not in _PORTS or parts.query or parts.fragment:
+    if parts.scheme not in _PORTS or parts.fragment:
         raise _no_url(text)
     path = parts.path.rstrip("/").removesuffix("/v1")
     if not path.isprintable() or not path.isascii() or " " in path:

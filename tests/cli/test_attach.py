@@ -136,6 +136,7 @@ def test_all_leaves_out_a_process_that_does_not_ask(
         (("-1",), 2, "-1"),
         (("9" * 30,), 2, "neither the id of a process nor a URL"),
         (("python",), 2, "python: neither the id of a process nor a URL; give one such as 4711"),
+        (("me:s3cret@gpu7:80",), 2, "decodescope: gpu7:80: neither the id of a process nor a URL"),
         (("http://127.0.0.1:1", "7"), 2, "give servers, or ids of processes"),
         (("7", "--trace-dir", "x"), 2, "--trace-dir x: only with the URL of a server"),
         (("7", "--ms", "5", "--iterations", "3"), 2, "--iterations 3 and --ms 5: give one of"),
