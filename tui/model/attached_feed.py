@@ -134,7 +134,10 @@ class AttachedFeed(Feed):
             self._say("warning", notices.TARGET_RESTARTED.headline, now)
         elif figures.generated_per_s is not None:
             newest = len(self._state.choices) - 1
-            self._samples.append(SpeedSample(now, figures.generated_per_s, newest))
+            p50_s = figures.inter_token_p50_s
+            p50_ms = None if p50_s is None else p50_s * 1e3
+            sample_now = SpeedSample(now, figures.generated_per_s, newest, figures.running, p50_ms)
+            self._samples.append(sample_now)
 
     def _follow_problem(self, problem: str, was: str, again: str, now: float) -> None:
         """Say a new `problem`; where there `was` one and is none, that it answers `again`."""

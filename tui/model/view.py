@@ -121,11 +121,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SpeedSample:
-    """One point of the tok/s history; `choice` is the index of its variant, -1 if unknown."""
+    """One point of the tok/s history; `choice` is the index of its variant, -1 if unknown. Of a
+    server also the `running` requests and the median inter-token latency."""
 
     at: float
     tokens_per_s: float
     choice: int
+    running: float | None = None
+    inter_token_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ def step_bands(room: Room) -> list[Band]:
         history = beside if is_wide else (("history", 1.0),)
         # Before its first window, there is nothing else to see of a server.
         alone = room.kind == "trace" and not room.wanted.get("timeline_top")
-        bands.append(Band(history, edge + 2, edge + (12 if alone else 4), 6, 1, edge + 2))
+        rows = 12 if alone else 3 + (room.wanted.get("history") or 1)
+        bands.append(Band(history, edge + 2, edge + rows, 6, 1, edge + 2))
     elif variants:
         rows = variants + edge
         bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))

@@ -23,6 +23,9 @@ from decodescope.tui.style.palette import column
 
 _AXIS_CELLS = 7
 _LINE_CELLS = 9
+# Of a server, also in a row each under the bars, where these have so many rows.
+_FURTHER = {"running": "running", "p50 ms": "inter_token_ms"}
+_LEAST_BARS = 3
 SPAN_S = 240.0
 HOLD_S = 3.0
 _SLICES_S = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 240.0)
@@ -38,6 +41,15 @@ class HistoryData:
     choices: tuple[Choice, ...]
     lines: tuple[tuple[str, float], ...] = ()
     balance: ExpertsBalance | None = None
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The names of the figures that samples have beside their tokens/s."""
+        return tuple(
+            name
+            for name, figure in _FURTHER.items()
+            if any(getattr(sample, figure) is not None for sample in self.samples)
+        )
 
     @property
     def experts(self) -> str:
@@ -122,27 +134,35 @@ class HistoryPanel(Panel[HistoryData]):
         return HistoryData(view.samples, view.choices, lines, balance)
 
     def wanted_rows(self, width: int) -> int | None:
-        return 0 if isinstance(self._data, Empty) else 1
+        return 0 if isinstance(self._data, Empty) else 1 + len(self._data.further)
 
     def draw(self, data: HistoryData, width: int, height: int) -> Sheet:
-        right = _LINE_CELLS if data.lines and width >= 60 else 0
+        further = data.further if width >= 60 and height > len(data.further) + _LEAST_BARS else ()
+        right = _LINE_CELLS if (data.lines or further) and width >= 60 else 0
         cells = max(width - _AXIS_CELLS - right, 1)
         slice_s = slice_seconds(data.samples, cells)
         slices = sliced(data.samples, cells, slice_s)
-        top = axis_top(max((s.tokens_per_s for s in slices if s is not None), default=0.0))
         span_s = slice_s * cells
         span = f"{span_s / 60:.0f} min" if span_s >= 90 else f"{span_s:.0f} s"
-        bars = max(height - 1, 1)
-        rows = self._bars(slices, top, bars)
+        bars = max(height - 1 - len(further), 1)
+        rows, top = self._bars(slices, "tokens_per_s", bars)
         if right:
             self._mark_lines(rows, data.lines, top)
         if height > 1:
             rows.append(Row().to(_AXIS_CELLS).row(self._marks(slices, data.choices, cells), cells))
+        for name in further:
+            (row,), _ = self._bars(slices, _FURTHER[name], 1)
+            rows.append(row.add(f" {name}", self._brush.inks.dim))
         notes = data.experts, f"last {span}"
         return Sheet(rows, "tok/s", " · ".join(filter(None, notes)))
 
-    def _bars(self, slices: list[SpeedSample | None], top: float, height: int) -> list[Row]:
+    def _bars(
+        self, slices: list[SpeedSample | None], figure: str, height: int
+    ) -> tuple[list[Row], float]:
+        """Bars of one figure of the samples, and the end of their axis."""
         inks, glyphs = self._brush.inks, self._brush.glyphs
+        values = [None if sample is None else getattr(sample, figure) for sample in slices]
+        top = axis_top(max((value for value in values if value is not None), default=0.0))
         labels = {0: rate(top)} | ({height - 1: "0"} if height > 1 else {})
         if (middle := middle_label(top, height)) is not None:
             labels[middle] = rate(top * (1 - middle / height))
@@ -150,15 +170,15 @@ class HistoryPanel(Panel[HistoryData]):
             Row().right(labels.get(place, ""), _AXIS_CELLS - 1, inks.dim).add(" ", inks.text)
             for place in range(height)
         ]
-        for sample in slices:
-            if sample is None:
+        for sample, value in zip(slices, values, strict=True):
+            if sample is None or value is None:
                 pieces, style = [" "] * height, inks.text
             else:
-                share = sample.tokens_per_s / top
-                pieces, style = column(share, height, glyphs), inks.variant(max(sample.choice, 0))
+                pieces = column(value / top, height, glyphs)
+                style = inks.variant(max(sample.choice, 0))
             for row, piece in zip(rows, pieces, strict=True):
                 row.add(piece, style)
-        return rows
+        return rows, top
 
     def _mark_lines(self, rows: list[Row], lines: Sequence[tuple[str, float]], top: float) -> None:
         """Name the rows of the lines at the right end; the higher one comes first in a row."""

@@ -25,6 +25,12 @@ async def test_rates_make_the_history(attachment) -> None:
         await attachment.until(pilot, lambda: bool(attachment.view.attached.problem))
         assert [sample.tokens_per_s for sample in attachment.view.samples] == [1000.0, 1500.0]
         assert " tok/s ─" in attachment.shown
+        lines = attachment.shown.splitlines()
+        (requests,) = (line for line in lines if " running " in line[60:])
+        (latency,) = (line for line in lines if " p50 ms " in line[60:])
+        assert requests.split()[1] == latency.split()[1] == "10.0"
+        assert "▆" in requests  # 8 of 10
+        assert "█" in latency
 
 
 async def test_the_figures_of_a_server(attachment) -> None:
