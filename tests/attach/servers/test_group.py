@@ -5,13 +5,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
-from decodescope.attach.servers import server_door
+from decodescope.attach.servers import group_door, server_door
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
@@ -148,9 +149,21 @@ def test_one_that_vanishes_does_not_end_the_others(two: Servers, tmp_path: Path)
             door.window(WindowPlan(tmp_path, 10), silent)
 
 
-def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(two: Servers) -> None:
-    slow = two.replicas[0]
+def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(
+    two: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, waited_s = two.replicas[0], list[float]()
     with two.door(answer_s=0.2) as door:
+        member = door._members[0]
+
+        def wait_for(asking: list[Future[None]], seconds: float) -> None:
+            """Wait for a server that answers as long as the machine takes."""
+            if slow.hangs.is_set() or asking != [member._asking]:
+                wait(asking)
+            else:
+                waited_s.append(seconds)
+
+        monkeypatch.setattr(group_door, "wait", wait_for)
         first = door.metrics()
         slow.hangs.clear()
         for _ in range(2):
@@ -162,9 +175,10 @@ def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(two: Server
             assert found.servers[1].running == 8.0
         asked = [path for _, path in two.https[0].asked].count("/metrics")
         slow.hangs.set()
-        door._members[0]._asking.result(10)
+        member._asking.result(10)
         found = figures(first, door.metrics())
         assert found.servers[0].running == 8.0
+    assert waited_s == [pytest.approx(0.1, abs=0.1), 0]
     # Once when it was recognised, once before, and once while it hung.
     assert asked == 3
 
