@@ -104,11 +104,11 @@ class EventStream:
             self.stopped, self.stopped_at = str(why), self._offset
         self.truncated = self.truncated or self._source.truncated
         if not self.found_events:
-            state = "broken JSON" if self.truncated or self.broken_at is not None else "JSON"
-            state += f" with {self.stopped}," * bool(self.stopped)
-            raise self._error(
-                f"{state} without a traceEvents list", "give a Kineto or Chrome trace"
-            )
+            broken = self.truncated or self.broken_at is not None
+            problem = f"{'broken ' * broken}JSON without a traceEvents list"
+            if self.stopped:
+                problem = f"{self.stopped}, and no traceEvents list before"
+            raise self._error(problem, "give a Kineto or Chrome trace")
 
     def _document(self) -> Iterator[list[Event]]:
         self._drop(1)

@@ -96,7 +96,8 @@ def test_a_number_of_any_length_beside_the_events_is_none() -> None:
 def test_levels_that_cannot_be_read_are_named(levels: int) -> None:
     deep = "[" * levels + "]" * levels
     events = document(MANY).decode()
-    with pytest.raises(TraceError, match="more levels than can be read"):
+    before = "more levels than can be read, and no traceEvents list before"
+    with pytest.raises(TraceError, match=before):
         read('{"unused": ' + deep + ", " + events[1:])
     trace = read(events[:-2] + ', {"ph": "X", "args": {"deep": ' + deep + "}}]}")
     assert len(trace.ops) == 40
