@@ -1,11 +1,12 @@
 """Recognises the engine of a server by the answers of its endpoints."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
 
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.text.formatting import shorten
 from decodescope.analyzer.text.numbers import is_integer
@@ -14,6 +15,7 @@ from decodescope.attach.servers.engines import Engine, engines
 from decodescope.attach.servers.metrics import engine_of, is_prometheus
 
 _MAX_SHOWN = 80
+_DESCRIBING_S = 60.0
 _METRICS_PATHS = ("/metrics", "/prometheus/metrics")
 
 
@@ -30,16 +32,15 @@ class Models(Struct, frozen=True):
 
 
 class EngineServer(Struct, frozen=True):
-    """A recognised server. `metrics_path` is None if it has no metrics; `trace_folder` is the
-    folder of its profiler, if the server names it. A window has at least `ranks` files. A server
-    that `is_prefill` never decodes. `problem` is why nothing else is known of it yet."""
+    """A recognised server. `metrics_path` is None if it has no metrics. A window has at least
+    `ranks` files. A server that `is_prefill` never decodes. `problem` is why nothing else is known
+    of it yet."""
 
     engine: Engine
     version: str | None
     served: str | None
     model: str | None
     metrics_path: str | None
-    trace_folder: str | None = None
     ranks: int = 1
     is_prefill: bool = False
     problem: str = ""
@@ -80,11 +81,12 @@ def recognise(client: ServerClient) -> EngineServer:
 
 
 def vllm_trace_folder(client: ServerClient) -> str | None:
-    """The folder of vLLM's profiler; None if the server does not name it, or not yet: its first
-    answer describes the whole machine and takes seconds."""
+    """The folder of vLLM's profiler; None if the server does not name it. Its first answer
+    describes the whole machine, which takes it seconds."""
     try:
-        info = _object(client, "/server_info?config_format=json")
-    except MissingRequirement:
+        patient = replace(client, limit_s=_DESCRIBING_S)
+        info = _object(patient, "/server_info?config_format=json")
+    except DecodescopeError:
         return None
     return _text(_inner(_inner(info, "vllm_config"), "profiler_config"), "torch_profiler_dir")
 
@@ -110,8 +112,7 @@ def _described(
         version = _text(_object(client, "/props"), "build_info")
     else:
         version = _text(_object(client, "/version"), "version")
-    folder = vllm_trace_folder(client) if engine == "vllm" else None
-    return EngineServer(engine, version, served, _model(client, names), path, folder)
+    return EngineServer(engine, version, served, _model(client, names), path)
 
 
 def _metrics(client: ServerClient) -> tuple[str | None, bytes]:

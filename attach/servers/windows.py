@@ -1,10 +1,12 @@
 """The profile endpoints of engines, which open windows."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.servers.client import Answer, ServerClient
 from decodescope.attach.servers.engine import EngineServer, vllm_trace_folder
@@ -78,11 +80,15 @@ class VllmEndpoint(ProfileEndpoint):
     name = "vllm"
     ends_itself = False
 
+    def __init__(self, client: ServerClient, server: EngineServer, trace_dir: Path | None) -> None:
+        super().__init__(client, server, trace_dir)
+        self._told = None
+        if trace_dir is None and client.address.is_local:
+            self._told = in_daemon_thread(partial(vllm_trace_folder, client))
+
     def folder(self, plan: WindowPlan) -> Path:
-        if self._trace_dir is None and self._client.address.is_local:
-            told = self._server.trace_folder or vllm_trace_folder(self._client)
-            if told is not None:
-                return Path(told)
+        if self._told is not None and (told := self._told.result()) is not None:
+            return Path(told)
         if self._trace_dir is None:
             raise InputError(
                 f"{self._client.address.url}: does not say where its traces go; name the folder of "

@@ -135,23 +135,28 @@ def test_an_unknown_trace_folder_is_said_before_the_window(
     assert profile_requests(server) == []
 
 
-@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("is_told", [False, True])
 def test_a_server_that_tells_its_trace_folder_needs_no_option(
-    is_late: bool, tmp_path: Path, load: Load, serve: Serve
+    is_told: bool, tmp_path: Path, load: Load, serve: Serve
 ) -> None:
-    """Also where its first answer takes longer than a request may."""
-    vllm, late = Vllm(tmp_path, load), iter((is_late,))
+    """It is asked once, and only where no option names the folder: its first answer takes it
+    seconds, for which only a window waits."""
+    vllm, answers = Vllm(tmp_path, load), threading.Event()
+    path = "/server_info?config_format=json"
 
     def answer(request: Request) -> Reply:
-        if request.path == "/server_info?config_format=json":
-            if next(late, False):
-                return Reply(raw=b"")
+        if request.path == path:
+            answers.wait(20)
             profiler = {"profiler": "torch", "torch_profiler_dir": str(tmp_path)}
             return as_json({"vllm_config": {"profiler_config": profiler}})
         return vllm(request)
 
-    door = door_to(serve(answer), None)
+    server = serve(answer)
+    door = door_to(server, tmp_path if is_told else None)
+    assert door.metrics().running == 8.0
+    answers.set()
     assert len(door.window(WindowPlan(tmp_path / "x", 100), lambda line: None).traces) == 2
+    assert [asked for _, asked in server.asked].count(path) == (not is_told)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, InputError("a fault")])
