@@ -14,6 +14,7 @@ from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE
+from decodescope.cli.output import progress
 
 if TYPE_CHECKING:
     from decodescope.analyzer.readers.byte_source import ByteSource
@@ -93,10 +94,12 @@ def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
         return
     with WorkFolder() as folder:
         copies = {}
-        for number, path in enumerate(pipes):
-            copies[path] = Path(folder, str(number), "stdin" if _is_stdin(path) else path.name)
-            with open_source(str(path)) as source:
-                _copy(source, copies[path])
+        with progress() as stage:
+            for number, path in enumerate(pipes):
+                copies[path] = Path(folder, str(number), "stdin" if _is_stdin(path) else path.name)
+                stage(f"reading {copies[path].name} to its end")
+                with open_source(str(path)) as source:
+                    _copy(source, copies[path])
         yield tuple(copies.get(path, path) for path in paths)
 
 

@@ -89,6 +89,7 @@ def test_a_copy_of_a_pipe_does_not_outlive_a_signal(tmp_path, sent):
         with fifo.open("wb") as writer:
             writer.write(b"[" + b" " * (3 << 20))
             writer.flush()
+            terminal.until(lambda: terminal.shows("reading fifo to its end"))
             terminal.until(
                 lambda: sum(copy.stat().st_size for copy in kept.rglob("fifo")) > 2 << 20
             )
