@@ -1,18 +1,23 @@
 """Opens the door into the server at a URL, or into several at once."""
 
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
 
-from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import Door
 from decodescope.attach.servers.address import parse_address
-from decodescope.attach.servers.client import ServerClient
+from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
 from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.attach.servers.server_door import ServerDoor
 from decodescope.attach.servers.tokens import Token
+
+# For all that a server is asked at first; of a single request, its own limit counts.
+_ANSWERS_S = LIMIT_S + 0.25
 
 
 def open_servers(
@@ -41,8 +46,15 @@ def open_servers(
     clients = [ServerClient(parse_address(url), token) for url in urls]
     doors, problems = list[ServerDoor](), list[DecodescopeError]()
     answers = [in_daemon_thread(partial(recognise, client)) for client in clients]
+    until_s = time.monotonic() + _ANSWERS_S
     for client, folder, recognised in zip(clients, folders, answers, strict=True):
+        wait([recognised], max(until_s - time.monotonic(), 0))
         try:
+            if not recognised.done():
+                raise MissingRequirement(
+                    f"{client.address.url}: has not said within {_ANSWERS_S:g} s what it is; see "
+                    "whether it still works"
+                )
             server = recognised.result()
         except DecodescopeError as error:
             server = EngineServer("unknown", None, None, None, None, problem=str(error))

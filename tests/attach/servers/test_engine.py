@@ -1,12 +1,15 @@
 """What a server is, by its answers alone."""
 
 import os
+import re
+import threading
 from pathlib import Path
 
 import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
+from decodescope.attach.servers import opening
 from decodescope.attach.servers.tokens import Token
 from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.engines import Sglang, Vllm, llama_cpp, tensorrt_llm
@@ -184,6 +187,24 @@ def test_metrics_that_turn_into_something_else_are_said() -> None:
         door = open_server(server.url, None)
         with pytest.raises(InputError, match="no Prometheus text"):
             door.metrics()
+
+
+def test_a_server_has_one_limit_for_all_that_is_asked_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "_ANSWERS_S", 0.2)
+    ending = threading.Event()
+
+    def answer(request: Request) -> Reply:
+        if request.path == "/metrics":
+            ending.wait(20)
+        return as_json({"data": [{"id": "tiny"}]})
+
+    with HttpServer(answer) as server:
+        said = f"{server.url}: has not said within 0.2 s what it is; see whether it still works"
+        with pytest.raises(MissingRequirement, match=re.escape(said)):
+            open_server(server.url, None)
+        ending.set()
 
 
 def test_two_hundred_doors_leave_nothing_open() -> None:
