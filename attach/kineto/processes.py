@@ -246,9 +246,7 @@ def _shortened(command: bytes) -> str:
     shown = [os.path.basename(program)]
     for place, argument in enumerate(arguments):
         if argument in ("-c", "-m"):
-            shown += (
-                [argument, *arguments[place + 1 : place + 2]] if argument == "-m" else [argument]
-            )
+            shown += arguments[place : place + (2 if argument == "-m" else 1)]
             break
         if argument and not argument.startswith("-"):
             shown.append(os.path.basename(argument))
