@@ -70,7 +70,7 @@ class KinetoDoor(Door):
     @property
     def cost(self) -> str:
         return (
-            "a window slows a process by 24 to 36 % while it runs, and by 1 to 4 % afterwards "
+            "a window slows a process by 24 to 44 % while it runs, and by 8 to 21 % afterwards "
             "until it ends (measured on an H200); nothing is installed into it"
         )
 

@@ -30,8 +30,8 @@ _TICK_S = 0.1
 # The steps of a window whose length in steps is not known from the metrics.
 _DEFAULT_STEPS = 20
 _COST = (
-    "a window slows decoding while it lasts (24 to 36 % of a PyTorch loop on an H200, more with "
-    "Python stacks), and by 1 to 4 % afterwards until the server restarts"
+    "a window slows decoding while it lasts (24 to 44 % of a PyTorch loop on an H200, more with "
+    "Python stacks), and by 8 to 21 % afterwards until the server restarts"
 )
 
 
