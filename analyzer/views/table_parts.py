@@ -103,7 +103,8 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
         drawn.add_row(*(Text(cells[place][number]) for place in shown), style=style)
     if not table.more:
         return drawn
-    return Group(drawn, Text(f"and {table.more} more {table.noun}", style="dim"))
+    noun = f" {table.noun}" if table.more > 1 else ""
+    return Group(drawn, Text(f"and {table.more} more{noun}", style="dim"))
 
 
 def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:

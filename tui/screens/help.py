@@ -24,7 +24,7 @@ _SIGNS = (
     ("ms p50, p99", "The median and the 99th percentile of the step time."),
     (
         "str, over, gaps",
-        "A stream: the share of a column's time in which ops ran, in the colour of their family. "
+        "A stream: the share of a column's time in which ops ran, in the colour of their part. "
         "Over: in which several ran at once. Gaps: the longest part of a gap in the column, higher "
         "for 2 \u00b5s, 10 \u00b5s, 100 \u00b5s, 1 ms, 10 ms and 1 s.",
     ),
