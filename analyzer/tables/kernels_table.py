@@ -2,7 +2,7 @@
 time and API."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -16,7 +16,14 @@ from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 
 # No short name is longer.
 _WHOLE_CELLS = 1_000
+_TOLD_APART = 1_000
 _AT = partial(Column, lambda ns: f"{ns / 1e6:,.4f}", symbol="ms")
+
+
+def short_names(kernels: Sequence[KernelReport], others: Iterable[str]) -> ShortNames:
+    """Short names of `others` that tell them and the longest kernels of a report apart, so that a
+    kernel has one name in all tables."""
+    return ShortNames((*(kernel.name for kernel in kernels[:_TOLD_APART]), *others))
 
 
 def kernels_table(
@@ -30,7 +37,7 @@ def kernels_table(
     """The first `most` kernels. `attributed`: ops overlap, so that kernels are ranked by attributed
     time, and shares are of it. With `steps`, counts and times are means of so many steps."""
     rows = kernels[:most]
-    names = ShortNames(kernel.name for kernel in rows)
+    names = short_names(kernels, (kernel.name for kernel in rows))
     name: Column[KernelReport] = kinds.RANGE(
         "name",
         "operator" if on_cpu else "kernel",

@@ -212,7 +212,7 @@ def _answer_data(window: Window) -> AnswerData | Empty:
     ratio = answer.profiler_ratio or 0.0
     note = f"the profiler made it {ratio:.2f} times as long" if ratio > PROFILER_MATTERS else ""
     title = _TITLE if answer.step_ns is not None else "Where the time goes"
-    rows = TableRows(answer_table(answer))
+    rows = TableRows(answer_table(answer, kernels=report.kernels))
     return AnswerData(rows, title, note, lines, tuple(reasons), tuple(_segments(answer)))
 
 
