@@ -1,4 +1,4 @@
-"""The help screen: all keys, the columns of the focused table, and the terms."""
+"""The help screen: the keys and columns of the focused panel, all other keys, and the terms."""
 
 import string
 from collections.abc import Iterator, Sequence
@@ -95,8 +95,8 @@ class HelpScreen(Dialog[None]):
         focus = ("tab", "Give the keys to the next panel of the page")
         sections: list[Section] = [
             ("Keys of this panel", _keys(self._local)),
-            ("Keys everywhere", [pages, focus, *_keys(self._everywhere)]),
             ("Columns of this table", self._columns),
+            ("Keys everywhere", [pages, focus, *_keys(self._everywhere)]),
             ("Signs", _SIGNS),
         ]
         for title, terms in groupby(read_terms(), key=attrgetter("section")):
