@@ -18,6 +18,7 @@ _MAX_TOKENS = 3_000
 # More names that differ by a part of them are generated ones; numbers do for these.
 _MAX_ALIKE = 60
 _SEPARATOR = "·"
+_WIDE_CELLS = 28
 # Around a label, these say nothing.
 _BLANK = " ,:<>()…"
 
@@ -92,11 +93,15 @@ def _fitting(labels: list[str], room: int) -> list[str]:
 
 
 class ShortNames:
-    """`short_kernels` of one table, computed once for each of the last two widths."""
+    """`short_kernels` of one table, computed once for each of the last two widths. From
+    `_WIDE_CELLS` on they are also told apart from the names `beside` the table, so that a kernel
+    has one name in all tables; in fewer cells, that would cut what they say."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        names = tuple(names)
-        self._of = lru_cache(maxsize=2)(lambda cells: short_kernels(names, cells))
+    def __init__(self, names: Iterable[str], beside: Iterable[str] = ()) -> None:
+        own, wide = tuple(names), tuple(beside)
+        self._of = lru_cache(maxsize=2)(
+            lambda cells: short_kernels((*wide, *own) if cells >= _WIDE_CELLS else own, cells)
+        )
 
     def of(self, name: str, cells: int) -> str:
         return self._of(cells)[name]

@@ -37,7 +37,7 @@ def answer_table(
             priority=3,
             bar=10 if known else 16,
         ),
-        _where(answer, kernels),
+        _where(answer, most, kernels),
         *_DETAILS,
     )
     return Table(
@@ -70,9 +70,10 @@ _DETAILS: tuple[Column[AnswerPart], ...] = (
 )
 
 
-def _where(answer: Answer, kernels: Sequence[KernelReport]) -> Column[AnswerPart]:
+def _where(answer: Answer, most: int | None, kernels: Sequence[KernelReport]) -> Column[AnswerPart]:
     """The kernel that takes most of a part; of waiting for the host, what the host did."""
-    names = short_names(kernels, (part.kernel for part in answer.parts if part.kernel is not None))
+    shown = (part.kernel for part in answer.parts[:most] if part.kernel is not None)
+    names = short_names(kernels, shown)
     host: Mapping[str, str] = {}
     if answer.host:
         host = {_HOST_PART: frame_words(answer.host[0])}

@@ -21,9 +21,8 @@ _AT = partial(Column, lambda ns: f"{ns / 1e6:,.4f}", symbol="ms")
 
 
 def short_names(kernels: Sequence[KernelReport], others: Iterable[str]) -> ShortNames:
-    """Short names of `others` that tell them and the longest kernels of a report apart, so that a
-    kernel has one name in all tables."""
-    return ShortNames((*(kernel.name for kernel in kernels[:_TOLD_APART]), *others))
+    """Short names of `others` beside the longest kernels of a report."""
+    return ShortNames(others, (kernel.name for kernel in kernels[:_TOLD_APART]))
 
 
 def kernels_table(
