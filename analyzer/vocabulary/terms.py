@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import chain, takewhile
+from typing import get_args
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.vocabulary.words import bound_words, part_words
 
 _NEAREST = 5
@@ -73,10 +75,10 @@ def _key(name: str) -> str:
 
 def _rows(term: Term) -> Iterator[Term]:
     """The rows of the tables of a definition, as terms."""
-    words = bound_words if term.name == "Bound" else part_words
+    bounds = {bound: bound_words(bound) for bound in get_args(Bound)}
     for line in term.definition.splitlines()[1:]:
         name, _, definition = line.partition(": ")
-        for spelling in dict.fromkeys((name, words(name))):
+        for spelling in dict.fromkeys((name, bounds.get(name, part_words(name)))):
             yield Term(spelling, term.section, f"{term.name}: {definition}")
 
 
