@@ -54,6 +54,7 @@ DISTORTED = 1.25
 # Above this share of the window, a graph capture decides what the window looks like.
 RELEVANT_CAPTURE = 0.15
 _NAMED_APIS = 3
+_NAMED_PROCESSES = 8
 _HOW_TO_RECORD = {
     "nsys-sqlite": "nsys profile --trace=cuda",
     "rocprof-json": "rocprofv3 --runtime-trace",
@@ -178,9 +179,10 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
 def _unlike(timeline: Timeline) -> str:
     """How steps that should be alike differ, if any are of several sorts."""
     steps, facts = timeline.steps, timeline.step_annotations
-    sharing = sharing_processes(timeline.trace, steps)
-    if shared := Counter(sharing[sharing > 0].tolist()):
-        sizes = ", ".join(f"{number} of process {pid}" for pid, number in shared.most_common())
+    processes = sharing_processes(timeline.trace, steps)
+    if processes is not None:
+        shared = Counter(processes[steps.gpu_ops > 0].tolist()).most_common(_NAMED_PROCESSES)
+        sizes = ", ".join(f"{number} of process {pid}" for pid, number in shared)
         return (
             f"steps of several processes share a device ({sizes}): figures per step are of one "
             "process, and the time of its steps holds ops of the others"

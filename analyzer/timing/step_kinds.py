@@ -36,7 +36,7 @@ from decodescope.analyzer.timing.step_annotations import (
     supplemented,
 )
 from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.trace import Int64s, Trace, rows_in
+from decodescope.analyzer.trace import Int64s, Trace, rows_by, rows_in
 
 MANY_TOKENS = 1_024
 SEVERAL = 3
@@ -79,7 +79,8 @@ def main_kind_steps(steps: Steps, annotations: Sequence[StepAnnotation]) -> Int6
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     """The known facts of each step, and its sort."""
     annotations = _known_facts(trace, steps)
-    processes = sharing_processes(trace, steps)
+    sharing = sharing_processes(trace, steps)
+    processes = np.zeros(len(steps), dtype=np.int64) if sharing is None else sharing
     alike: dict[tuple[StepKind, int | None], list[int]] = defaultdict(list)
     for index in np.flatnonzero(steps.gpu_ops).tolist():
         alike[alike_by(annotations[index])].append(index)
@@ -97,23 +98,22 @@ def alike_by(facts: StepAnnotation) -> tuple[StepKind, int | None]:
     return facts.kind, facts.batch if facts.kind == "decode" else None
 
 
-def sharing_processes(trace: Trace, steps: Steps) -> Int64s:
-    """The process whose call launched the first op of each step, if it shares a device with steps
-    of another process; else 0."""
+def sharing_processes(trace: Trace, steps: Steps) -> Int64s | None:
+    """The process whose call launched the first op of each step, if steps of several processes
+    share a device; None if none do."""
     launched = np.flatnonzero((steps.op_step >= 0) & (trace.ops.launch >= 0))[::-1]
     processes = np.zeros(len(steps), dtype=np.int64)
     processes[steps.op_step[launched]] = trace.calls.pid[trace.ops.launch[launched]]
-    with_ops = steps.gpu_ops > 0
-    users = {
-        frozenset(processes[(steps.device == device) & with_ops].tolist())
-        for device in np.unique(steps.device).tolist()
-    }
-    return processes if any(len(of_device) > 1 for of_device in users) else np.zeros_like(processes)
+    with_ops = np.flatnonzero(steps.gpu_ops)
+    for on_device in rows_by(steps.device[with_ops]).values():
+        if len(np.unique(processes[with_ops[on_device]])) > 1:
+            return processes
+    return None
 
 
 def _sorts(gpu_ops: Int64s, processes: Int64s) -> Int64s:
-    """A number for each step, those with most ops first: equal for steps of one process without a
-    step in the numbers of their ops."""
+    """A number for each step, those with most ops first: equal for steps of one process between
+    whose numbers of ops there is no jump."""
     values, value = np.unique(gpu_ops, return_inverse=True)
     jumps = (values[1:] >= UNLIKE * values[:-1]) & (values[1:] >= values[:-1] + UNLIKE_OPS)
     sizes = np.append(0, np.cumsum(jumps))[value]
