@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from decodescope.analyzer.names.fitted_names import cut_start
+from decodescope.analyzer.names.fitted_names import WHOLE_CELLS, cut_start
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables import kinds
@@ -13,8 +13,6 @@ from decodescope.analyzer.vocabulary.answer_words import frame_words
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 
 _HOST_PART = "host_wait"
-# No name is longer.
-_WHOLE_CELLS = 1_000
 
 
 def answer_table(
@@ -87,7 +85,7 @@ def _where(answer: Answer, most: int | None, kernels: Sequence[KernelReport]) ->
         "kernel",
         "",
         lambda part: part.kernel or host.get(part.part),
-        text=lambda part: fit(part, _WHOLE_CELLS),
+        text=lambda part: fit(part, WHOLE_CELLS),
         fit=fit,
         least=16,
         priority=4,

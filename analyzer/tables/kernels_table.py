@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
-from decodescope.analyzer.names.fitted_names import ShortNames
+from decodescope.analyzer.names.fitted_names import WHOLE_CELLS, ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport, Percentiles
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Mark, Table, columns_of, per_step
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 
-# No short name is longer.
-_WHOLE_CELLS = 1_000
 _TOLD_APART = 1_000
 _AT = partial(Column, lambda ns: f"{ns / 1e6:,.4f}", symbol="ms")
 
@@ -47,7 +45,7 @@ def kernels_table(
     short: Column[KernelReport] = kinds.TEXT(
         "short_name",
         "short name",
-        lambda kernel: names.of(kernel.name, _WHOLE_CELLS),
+        lambda kernel: names.of(kernel.name, WHOLE_CELLS),
         csv_only=True,
     )
     return Table(
