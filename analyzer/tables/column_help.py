@@ -34,7 +34,8 @@ def column_terms() -> Iterator[Term]:
     """The columns of all tables as terms, by their headings."""
     for title, columns in help_sections().items():
         for heading, words in columns.values():
-            yield Term(heading, "Columns", f"{title}: {words}")
+            # Without its unit: "KL, nats".
+            yield Term(heading.partition(",")[0], "Columns", f"{title}: {words}")
 
 
 def help_of(columns: Iterable[Column[Any]]) -> dict[str, str]:

@@ -32,6 +32,7 @@ def test_rows_of_a_definition_have_lines_of_their_own(decodescope: Command) -> N
         ("kernel-bound", "Bound: kernels over their limit"),
         ("of limit %", "The answer: The limit ÷ the time."),
         ("over", "The answer: Time minus limit."),
+        ("KL", "Variants, or two traces: The KL divergence from the reference"),
     ],
 )
 def test_words_and_columns_of_the_first_lines_are_explained(
