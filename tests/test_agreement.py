@@ -18,6 +18,8 @@ from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.exporting import html_page
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.answer_table import answer_table
+from decodescope.analyzer.tables.gaps_table import gap_groups_table
 from decodescope.analyzer.text.formatting import UNKNOWN, duration
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.csv_export import render_csv
@@ -111,6 +113,23 @@ def test_rows_of_a_csv_are_of_the_main_steps(name: str) -> None:
     if 0 < main.steps == len(report.steps) and not report.on_cpu:
         times_ns = sum(step.time_ns or 0 for step in report.steps)
         assert main.busy_ns + main.all_gaps.total_ns == times_ns
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_kernel_has_one_short_name_in_all_tables(name: str) -> None:
+    report = analysis_of(name).report
+    rows = csv.DictReader(io.StringIO(render_csv(report, "kernel")))
+    short = {row["name"]: row["short_name"] for row in rows}
+    parts, groups = answer_table(report.answer, 3, report.kernels), gap_groups_table(report, 3)
+    shown = [
+        (name, column.cell(row, 1_000))
+        for table, key in ((parts, "kernel"), (groups, "prev"), (groups, "next"))
+        for column in table.columns
+        for row in table.rows
+        if column.key == key and (name := getattr(row, key)) in short
+    ]
+    assert all(short[name] == cell for name, cell in shown)
+    assert shown or not report.kernels
 
 
 @pytest.mark.parametrize("name", TRACES)

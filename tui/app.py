@@ -201,6 +201,8 @@ class DecodescopeApp(TerminalApp):
         await self._runs.seek_to(message.t_ns)
 
     async def on_ask_comparison(self, message: AskComparison) -> None:
+        if message.do == "start" and self._feeds.library.postpones(message):
+            return
         view = self._painter.shown()
         await self._comparisons.obey(message, view, self._feeds.shown)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from textual.app import App
+from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.files import growing_file
@@ -62,6 +63,8 @@ class Library:
     _behind: FileEntry | None = None
     _wanted: tuple[Path, ...] = ()
     _listing: bool = False
+    _looking: bool = False
+    _postponed: list[Message] = field(default_factory=list)
 
     @property
     def shelf(self) -> Shelf:
@@ -82,11 +85,22 @@ class Library:
         self.sources = [source, *others]
 
     def look_beside(self, opened: Sequence[Path]) -> None:
+        self._looking = True
         self.app.run_worker(self._look_beside(opened), name="beside")
 
     async def _look_beside(self, opened: Sequence[Path]) -> None:
         self._set(nearby=await asyncio.to_thread(beside, opened, bundled_recordings()))
+        self._looking = False
         self.painter.paint()
+        while self._postponed:
+            self.app.post_message(self._postponed.pop(0))
+
+    def postpones(self, message: Message) -> bool:
+        """Whether the files beside what is open are still looked for: the app gets the message
+        again when they are known."""
+        if self._looking:
+            self._postponed.append(message)
+        return self._looking
 
     def browse(self, typed: str) -> None:
         """The path field says `typed`: list its folder if that is another one."""

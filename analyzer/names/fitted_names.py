@@ -18,6 +18,8 @@ _MAX_TOKENS = 3_000
 # More names that differ by a part of them are generated ones; numbers do for these.
 _MAX_ALIKE = 60
 _SEPARATOR = "·"
+# No short name is longer.
+WHOLE_CELLS = 1_000
 # Around a label, these say nothing.
 _BLANK = " ,:<>()…"
 
@@ -92,14 +94,18 @@ def _fitting(labels: list[str], room: int) -> list[str]:
 
 
 class ShortNames:
-    """`short_kernels` of one table, computed once for each of the last two widths."""
+    """`short_kernels` of one table, computed once for each of the last two widths. Where a name
+    fits whole, it is also told apart from the names `beside` the table, so that a kernel has one
+    name in all tables."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        names = tuple(names)
-        self._of = lru_cache(maxsize=2)(lambda cells: short_kernels(names, cells))
+    def __init__(self, names: Iterable[str], beside: Iterable[str] = ()) -> None:
+        own, others = tuple(names), tuple(beside)
+        self._whole = lru_cache(maxsize=1)(lambda: short_kernels((*others, *own), WHOLE_CELLS))
+        self._of = lru_cache(maxsize=2)(lambda cells: short_kernels(own, cells))
 
     def of(self, name: str, cells: int) -> str:
-        return self._of(cells)[name]
+        whole = self._whole()[name]
+        return whole if cell_len(whole) <= cells else self._of(cells)[name]
 
 
 def _alike(shown: dict[str, str]) -> Iterator[list[str]]:

@@ -27,6 +27,7 @@ from decodescope.analyzer.trace import (
 # Later times (since 2001) without a base are wall-clock times, as old Kineto wrote them.
 _WALL_CLOCK_NS = 10**18
 _ID_SHIFT = 32
+_MOST_LISTED = 8
 _Events = TypeVar("_Events", GpuOps, HostEvents)
 _Item = TypeVar("_Item", bound=Hashable)
 # Collectives that no rank leaves before every rank has entered.
@@ -87,7 +88,7 @@ def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[in
         return sorted(zip(known, traces, strict=True), key=lambda pair: pair[0])
     if len(set(known)) < len(known):
         files = Counter(known)
-        text = ", ".join(str(rank) for rank in sorted(files) if files[rank] > 1)
+        text = _listed([rank for rank in sorted(files) if files[rank] > 1])
         findings.append(
             Finding("duplicate_ranks", f"several files are of rank {text}; numbered in file order")
         )
@@ -105,7 +106,7 @@ def _why_apart(ranks: Sequence[tuple[int, Trace]]) -> str:
     spans = {rank: _wall_span(trace) for rank, trace in ranks}
     known = {rank: span for rank, span in spans.items() if span is not None}
     if len(known) < len(spans):
-        without = ", ".join(str(rank) for rank in spans if rank not in known)
+        without = _listed([rank for rank in spans if rank not in known])
         return f"rank {without} has no time on the wall clock"
     last = max(known, key=lambda rank: known[rank][0])
     first = min(known, key=lambda rank: known[rank][1])
@@ -113,6 +114,13 @@ def _why_apart(ranks: Sequence[tuple[int, Trace]]) -> str:
     if apart_ns < 0 or len(known) == 1:
         return ""
     return f"rank {last} begins {apart_ns / 1e6:.3f} ms after rank {first} ends"
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """At most `_MOST_LISTED` of the ranks, and how many others there are."""
+    others = len(ranks) - _MOST_LISTED
+    names = ", ".join(map(str, ranks[:_MOST_LISTED]))
+    return f"{names} and {others} more" if others > 0 else names
 
 
 def _wall_span(trace: Trace) -> tuple[int, int] | None:

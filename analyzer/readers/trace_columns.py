@@ -142,8 +142,7 @@ class Names(dict[str | None, int]):
         if self.shortened:
             yield Finding(
                 "long_names",
-                f"{self.shortened} names are longer than {MAX_NAME:,} characters: "
-                "their middle is left out",
+                f"the middle of names over {MAX_NAME:,} characters ({self.shortened}) is left out",
             )
 
     def take_sorted(self) -> tuple[tuple[str, ...], Int32s]:

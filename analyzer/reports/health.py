@@ -1,7 +1,7 @@
 """Whether the figures of a trace can be trusted, and what it is if it shows no running decode
 steps."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -10,10 +10,10 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus
-from decodescope.analyzer.schema.step_report import InterruptionReport
+from decodescope.analyzer.schema.step_report import InterruptionReport, StepKind
 from decodescope.analyzer.text.formatting import count, counted, duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
-from decodescope.analyzer.timing.intervals import covered_until
+from decodescope.analyzer.timing.intervals import covered_until, lower_median
 from decodescope.analyzer.timing.launches import (
     DEVICE_WORK,
     GraphCaptures,
@@ -22,6 +22,7 @@ from decodescope.analyzer.timing.launches import (
     graph_launch_calls,
     lost_launches,
 )
+from decodescope.analyzer.timing.step_kinds import alike_by, sharing_processes
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Trace
 
@@ -34,6 +35,7 @@ _HARMLESS = (
     "missing_ranks",
     "profiler_errors",
     "inferred_steps",
+    "unlike_steps",
     "coarse_timestamps",
     "interruptions",
     "capture_not_used",
@@ -52,6 +54,7 @@ DISTORTED = 1.25
 # Above this share of the window, a graph capture decides what the window looks like.
 RELEVANT_CAPTURE = 0.15
 _NAMED_APIS = 3
+_NAMED_PROCESSES = 8
 _HOW_TO_RECORD = {
     "nsys-sqlite": "nsys profile --trace=cuda",
     "rocprof-json": "rocprofv3 --runtime-trace",
@@ -169,6 +172,35 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
         )
     elif not steps.gpu_ops.any():
         yield Finding("empty_steps", "no GPU op was launched inside a step marker")
+    if unlike := _unlike(timeline):
+        yield Finding("unlike_steps", unlike)
+
+
+def _unlike(timeline: Timeline) -> str:
+    """How steps that should be alike differ, if any are of several sorts."""
+    steps, facts = timeline.steps, timeline.step_annotations
+    processes = sharing_processes(timeline.trace, steps)
+    if processes is not None:
+        shared = Counter(processes[steps.gpu_ops > 0].tolist()).most_common(_NAMED_PROCESSES)
+        sizes = ", ".join(f"{number} of process {pid}" for pid, number in shared)
+        return (
+            f"steps of several processes share a device ({sizes}): figures per step are of one "
+            "process, and the time of its steps holds ops of the others"
+        )
+    sorts: dict[tuple[StepKind, int | None], dict[int, list[int]]] = defaultdict(dict)
+    for index in np.flatnonzero(steps.gpu_ops).tolist():
+        of_kind = sorts[alike_by(facts[index])]
+        of_kind.setdefault(facts[index].sort, []).append(int(steps.gpu_ops[index]))
+    sizes = ", ".join(
+        f"{len(ops)} of {count(lower_median(np.array(ops)))} ops"
+        for of_kind in sorts.values()
+        if len(of_kind) > 1
+        for ops in of_kind.values()
+    )
+    return sizes and (
+        f"steps of one kind are unlike ({sizes}): of several models or engines, or cut by the "
+        "window; figures per step are of those that are most"
+    )
 
 
 def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:

@@ -113,12 +113,13 @@ def main_steps_report(timeline: Timeline, main: MainSteps) -> MainStepsReport:
 
 
 def step_kind_reports(timeline: Timeline, interrupted_ns: Int64s) -> tuple[StepKindReport, ...]:
-    """One row for each kind and batch of the steps with ops, most steps first."""
+    """One row for each kind, batch and sort of the steps with ops, most steps first."""
     steps, annotations = timeline.steps, timeline.step_annotations
-    rows: dict[tuple[str, int], list[int]] = defaultdict(list)
+    rows: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     for index in steps_with_ops(steps).tolist():
         annotation = annotations[index]
-        rows[annotation.kind, -1 if annotation.batch is None else annotation.batch].append(index)
+        batch = -1 if annotation.batch is None else annotation.batch
+        rows[annotation.kind, batch, annotation.sort].append(index)
     attributed_ns = np.zeros(len(steps) + 1, dtype=np.int64)
     np.add.at(attributed_ns, steps.op_step, timeline.attributed_ns)
     reports = []

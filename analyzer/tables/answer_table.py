@@ -1,23 +1,25 @@
 """The parts of the step that an answer is about: time, limit, and time over the limit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
+from decodescope.analyzer.names.fitted_names import WHOLE_CELLS, cut_start
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
+from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, quotient
+from decodescope.analyzer.tables.kernels_table import short_names
 from decodescope.analyzer.vocabulary.answer_words import frame_words
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 
 _HOST_PART = "host_wait"
-# No name is longer.
-_WHOLE_CELLS = 1_000
 
 
-def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
+def answer_table(
+    answer: Answer, most: int | None = None, kernels: Sequence[KernelReport] = ()
+) -> Table[AnswerPart]:
     """The first `most` parts of an answer, the one furthest over its limit first. Without any
-    limit, times and shares of the step."""
+    limit, times and shares of the step. Short names are those of the table of all `kernels`."""
     known = answer.limit_ns is not None
     columns: tuple[Column[AnswerPart], ...] = (
         kinds.TEXT(
@@ -33,7 +35,7 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
             priority=3,
             bar=10 if known else 16,
         ),
-        _where(answer, most),
+        _where(answer, most, kernels),
         *_DETAILS,
     )
     return Table(
@@ -66,9 +68,10 @@ _DETAILS: tuple[Column[AnswerPart], ...] = (
 )
 
 
-def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
+def _where(answer: Answer, most: int | None, kernels: Sequence[KernelReport]) -> Column[AnswerPart]:
     """The kernel that takes most of a part; of waiting for the host, what the host did."""
-    names = ShortNames(part.kernel for part in answer.parts[:most] if part.kernel is not None)
+    shown = (part.kernel for part in answer.parts[:most] if part.kernel is not None)
+    names = short_names(kernels, shown)
     host: Mapping[str, str] = {}
     if answer.host:
         host = {_HOST_PART: frame_words(answer.host[0])}
@@ -82,7 +85,7 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
         "kernel",
         "",
         lambda part: part.kernel or host.get(part.part),
-        text=lambda part: fit(part, _WHOLE_CELLS),
+        text=lambda part: fit(part, WHOLE_CELLS),
         fit=fit,
         least=16,
         priority=4,

@@ -1,13 +1,14 @@
 """The help of columns from docs/columns.md, which the package carries as columns.md."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.tables.columns import Column
+from decodescope.analyzer.vocabulary.terms import Term
 
 _ROW = re.compile(r"^- \*\*(.*?)\*\* `(.*?)`: (.*)$", re.MULTILINE)
 
@@ -27,6 +28,14 @@ def help_sections() -> dict[str, dict[str, tuple[str, str]]]:
 
 def _of_each_class(row: str) -> str:
     return "\n".join(row.replace("{class}", name) for name in GAP_CLASSES)
+
+
+def column_terms() -> Iterator[Term]:
+    """The columns of all tables as terms, by their headings."""
+    for title, columns in help_sections().items():
+        for heading, words in columns.values():
+            # Without its unit: "KL, nats".
+            yield Term(heading.partition(",")[0], "Columns", f"{title}: {words}")
 
 
 def help_of(columns: Iterable[Column[Any]]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Mark, Table, quotient
 from decodescope.analyzer.tables.devices_table import device_column
+from decodescope.analyzer.tables.kernels_table import short_names
 from decodescope.analyzer.vocabulary.words import device_words
 
 
@@ -102,7 +103,8 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
 def gap_groups_table(report: Report, most: int | None = None) -> Table[GapGroup]:
     """The first `most` groups of gaps; shares are of the idle time of all devices."""
     groups = report.gap_groups[:most]
-    names = ShortNames(name for group in groups for name in (group.prev, group.next))
+    around = (name for group in groups for name in (group.prev, group.next))
+    names = short_names(report.kernels, around)
     return Table(
         "groups",
         gap_group_columns(sum(device.idle_ns for device in report.devices), names),

@@ -2,21 +2,26 @@
 time and API."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
-from decodescope.analyzer.names.fitted_names import ShortNames
+from decodescope.analyzer.names.fitted_names import WHOLE_CELLS, ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport, Percentiles
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Mark, Table, columns_of, per_step
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 
-# No short name is longer.
-_WHOLE_CELLS = 1_000
+# Each short name takes about half a millisecond.
+_TOLD_APART = 32
 _AT = partial(Column, lambda ns: f"{ns / 1e6:,.4f}", symbol="ms")
+
+
+def short_names(kernels: Sequence[KernelReport], others: Iterable[str]) -> ShortNames:
+    """Short names of `others` beside the longest kernels of a report."""
+    return ShortNames(others, (kernel.name for kernel in kernels[:_TOLD_APART]))
 
 
 def kernels_table(
@@ -30,7 +35,7 @@ def kernels_table(
     """The first `most` kernels. `attributed`: ops overlap, so that kernels are ranked by attributed
     time, and shares are of it. With `steps`, counts and times are means of so many steps."""
     rows = kernels[:most]
-    names = ShortNames(kernel.name for kernel in rows)
+    names = short_names(kernels, (kernel.name for kernel in rows))
     name: Column[KernelReport] = kinds.RANGE(
         "name",
         "operator" if on_cpu else "kernel",
@@ -41,7 +46,7 @@ def kernels_table(
     short: Column[KernelReport] = kinds.TEXT(
         "short_name",
         "short name",
-        lambda kernel: names.of(kernel.name, _WHOLE_CELLS),
+        lambda kernel: names.of(kernel.name, WHOLE_CELLS),
         csv_only=True,
     )
     return Table(

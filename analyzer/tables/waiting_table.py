@@ -37,21 +37,24 @@ class WaitingRow:
 
 
 def waiting_table(
-    communication: CommunicationReport, files: Mapping[int, RankFile] | None = None
+    communication: CommunicationReport,
+    files: Mapping[int, RankFile] | None = None,
+    most: int | None = None,
 ) -> Table[WaitingRow]:
-    """One row for each rank, with its file where `files` has it."""
+    """One row for each rank, with its file where `files` has it; of more than `most` ranks, those
+    that entered most collectives last."""
     straggler = communication.straggler.rank if communication.straggler is not None else None
-    files, member = files or {}, communication.member
+    files, member, ranks = files or {}, communication.member, communication.ranks
+    if most is not None and len(ranks) > most:
+        ranks = tuple(sorted(ranks, key=attrgetter("last_entries"), reverse=True)[:most])
     rank: Column[WaitingRow] = kinds.PLACE(
         "rank", member, "rank.rank", tone=lambda row: "bad" if row.straggles else "strong"
     )
     return Table(
         f"{member}s",
         (_CHOICE, rank, *_FILE, *_TIMES),
-        [
-            WaitingRow(rank, rank.rank == straggler, files.get(rank.rank))
-            for rank in communication.ranks
-        ],
+        [WaitingRow(rank, rank.rank == straggler, files.get(rank.rank)) for rank in ranks],
+        total=len(communication.ranks),
         key=lambda row: row.rank.rank if row.file is None else row.file.key,
         search=lambda row: f"rank {row.rank.rank} {row.file.name if row.file else ''}",
     )

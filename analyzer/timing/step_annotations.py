@@ -103,7 +103,8 @@ class StepAnnotation:
 
     `batch` is the number of requests, `query_tokens` that of the tokens computed, `kv_tokens` the
     sum of the KV lengths of all requests; `pairs` is the number of (query, key) pairs under the
-    causal mask. `engine` names who wrote it, None for a name that anyone may write.
+    causal mask. `engine` names who wrote it, None for a name that anyone may write. `sort` numbers
+    the steps of one kind and batch that are unlike in what they launch (see `step_kinds`).
     """
 
     kind: StepKind = "unknown"
@@ -112,6 +113,7 @@ class StepAnnotation:
     kv_tokens: int | None = None
     engine: str | None = None
     pairs: int | None = None
+    sort: int = 0
 
 
 UNKNOWN = StepAnnotation()

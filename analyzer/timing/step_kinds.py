@@ -10,7 +10,11 @@ bytes give 2 m n k ÷ 2 (m k + k n + m n), which is below m.
 - prefill among others: several times (`SEVERAL`) the GPU time, and tokens if known, of the quarter
   of steps that take least, and attention kernels or launch shapes that the lighter steps do not
   have; the lighter steps then decode
-- unknown: anything else, and steps without attention
+- unknown: anything else, steps without attention, and those that compute gradients
+
+Steps that should be alike may be of several models or engines, or the window cuts one. They are of
+different sorts if they launch `UNLIKE` times as many ops as others, and `UNLIKE_OPS` more, or if
+they are of different processes that share a device.
 """
 
 import re
@@ -32,16 +36,18 @@ from decodescope.analyzer.timing.step_annotations import (
     supplemented,
 )
 from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.trace import Int64s, Trace, rows_in
+from decodescope.analyzer.trace import Int64s, Trace, rows_by, rows_in
 
 MANY_TOKENS = 1_024
 SEVERAL = 3
+UNLIKE, UNLIKE_OPS = 1.5, 10
 _CACHE_WRITE = re.compile(r"(?:^|[^a-z_])(?:reshape_and_cache|concat_and_cache_mla)")
 _DECODING = re.compile(
     r"decode|paged_attention_(?:v[12]|ll4mi)|unified_attention_3d|reduce_segments|xqa"
     r"|mmha|masked_multihead",
     re.IGNORECASE,
 )
+_BACKWARD = re.compile(r"bwd|backward", re.IGNORECASE)
 
 
 def steps_with_ops(steps: Steps) -> Int64s:
@@ -53,7 +59,8 @@ def steps_with_ops(steps: Steps) -> Int64s:
 def main_kind_steps(steps: Steps, annotations: Sequence[StepAnnotation]) -> Int64s:
     """The steps that a trace is about, of those with ops: the decode steps of the batch size that
     most of them have; without decode steps, those of the kind that most steps have (of equally
-    many, the first)."""
+    many, the first); of several sorts the one that most of these have, of equally many the one
+    with most ops."""
     candidates = steps_with_ops(steps).tolist()
     decode = [index for index in candidates if annotations[index].kind == "decode"]
     if decode:
@@ -64,16 +71,63 @@ def main_kind_steps(steps: Steps, annotations: Sequence[StepAnnotation]) -> Int6
         kinds = Counter(annotations[index].kind for index in candidates)
         kind = max(kinds, key=kinds.__getitem__, default="unknown")
         main = [index for index in candidates if annotations[index].kind == kind]
-    return np.array(main, dtype=np.int64)
+    sorts = Counter(annotations[index].sort for index in main)
+    most = max(sorts, key=lambda sort: (sorts[sort], -sort), default=0)
+    return np.array([index for index in main if annotations[index].sort == most], dtype=np.int64)
 
 
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
+    """The known facts of each step, and its sort."""
+    annotations = _known_facts(trace, steps)
+    sharing = sharing_processes(trace, steps)
+    processes = np.zeros(len(steps), dtype=np.int64) if sharing is None else sharing
+    alike: dict[tuple[StepKind, int | None], list[int]] = defaultdict(list)
+    for index in np.flatnonzero(steps.gpu_ops).tolist():
+        alike[alike_by(annotations[index])].append(index)
+    sorts = np.zeros(len(steps), dtype=np.int64)
+    for indices in alike.values():
+        sorts[indices] = _sorts(steps.gpu_ops[indices], processes[indices])
+    return tuple(
+        replace(annotation, sort=sort) if sort else annotation
+        for annotation, sort in zip(annotations, sorts.tolist(), strict=True)
+    )
+
+
+def alike_by(facts: StepAnnotation) -> tuple[StepKind, int | None]:
+    """What is equal for steps that should be alike: batches are told apart in decode only."""
+    return facts.kind, facts.batch if facts.kind == "decode" else None
+
+
+def sharing_processes(trace: Trace, steps: Steps) -> Int64s | None:
+    """The process whose call launched the first op of each step, if steps of several processes
+    share a device; None if none do."""
+    launched = np.flatnonzero((steps.op_step >= 0) & (trace.ops.launch >= 0))[::-1]
+    processes = np.zeros(len(steps), dtype=np.int64)
+    processes[steps.op_step[launched]] = trace.calls.pid[trace.ops.launch[launched]]
+    with_ops = np.flatnonzero(steps.gpu_ops)
+    for on_device in rows_by(steps.device[with_ops]).values():
+        if len(np.unique(processes[with_ops[on_device]])) > 1:
+            return processes
+    return None
+
+
+def _sorts(gpu_ops: Int64s, processes: Int64s) -> Int64s:
+    """A number for each step, those with most ops first: equal for steps of one process between
+    whose numbers of ops there is no jump."""
+    values, value = np.unique(gpu_ops, return_inverse=True)
+    jumps = (values[1:] >= UNLIKE * values[:-1]) & (values[1:] >= values[:-1] + UNLIKE_OPS)
+    sizes = np.append(0, np.cumsum(jumps))[value]
+    pairs = np.stack((-sizes, processes), axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _known_facts(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     """The known facts of each step.
 
     A marker's name tells them; those that it lacks are told by the engine annotations inside the
     marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of
     batch B read B * (position + 1 + index) KV entries. Of steps that no range marks, the Python
-    frames or else the work tell the kind.
+    frames tell the kind. Where neither does, the work of a step tells it.
     """
     if steps.source != "markers":
         return _by_frames_or_work(trace, steps) if len(steps) else ()
@@ -92,6 +146,14 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
         drafts = drafting(trace, trace.ranges.take(steps.marker).starts)
         for index in np.flatnonzero(drafts).tolist():
             annotations[index] = replace(annotations[index], kind="draft")
+    if any(annotation.kind == "unknown" for annotation in annotations):
+        kinds, tokens = _work_kinds(trace, steps.op_step, steps.busy_ns)
+        annotations = [
+            supplemented(annotation, StepAnnotation(kind, query_tokens=number))
+            if annotation.kind == "unknown"
+            else annotation
+            for annotation, kind, number in zip(annotations, kinds, tokens, strict=True)
+        ]
     capture = trace.capture
     if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
         return tuple(annotations)
@@ -157,6 +219,8 @@ def _work_kinds(
     blocks = _blocks(trace, writes, op_step, count)
     tokens = np.where(blocks > 0, blocks, _rows_of_products(trace, in_step, op_step, count))
 
+    backward = trace.by_name(ops.name[attention], _BACKWARD.search)
+    attentions[np.unique(step[backward])] = 0
     decode = (attentions > 0) & ((tokens == 1) | (for_decoding == attentions))
     prefill = (attentions > 0) & (tokens >= MANY_TOKENS) & (for_decoding == 0)
     unknown = ~decode & ~prefill

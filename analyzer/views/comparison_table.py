@@ -65,10 +65,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything an output shows, in its order."""
+    """Everything an output shows, in its order. `answer`: the lines of a diff's below the title."""
 
     title: str
     weights_note: str
+    answer: tuple[str, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
@@ -102,6 +103,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
+        answer=(),
         facts=(
             f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens · "
             f"{sampling_words(run.sampling)}",
@@ -125,16 +127,14 @@ def _diff_summary(diff: Diff) -> Summary:
     per = "per step" if diff.base.steps or diff.other.steps else "in all"
     weights = [report.capture.weights for report in reports.values() if report.capture]
     traces = (diff.answer.base_traces, diff.answer.other_traces)
-    title, *answer_facts = answer_lines(diff)
+    title, *answer = answer_lines(diff)
     return Summary(
         title=title,
         weights_note=", ".join(dict.fromkeys(filter(None, map(weights_note, weights)))),
-        facts=(
-            *answer_facts,
-            *(
-                _source_line(name, report, len(of_side))
-                for (name, report), of_side in zip(reports.items(), traces, strict=True)
-            ),
+        answer=tuple(answer),
+        facts=tuple(
+            _source_line(name, report, len(of_side))
+            for (name, report), of_side in zip(reports.items(), traces, strict=True)
         ),
         sections=_with_rows(
             Section("Figures of both sides", speeds_table(sides_of(diff))),
@@ -146,10 +146,14 @@ def _diff_summary(diff: Diff) -> Summary:
 
 
 def answer_lines(diff: Diff) -> Iterator[str]:
-    """Step against step in one line; the part that changed most (that the profiler's cost changed
-    says nothing about the step); the step times without a profiler."""
+    """Step against step in one line; the step times without a profiler; the part that changed most
+    (that the profiler's cost changed says nothing about the step)."""
     answer = diff.answer
     yield _step_line(answer, diff.base.answer.kind)
+    if answer.unprofiled_ratio is not None:
+        base_ns, other_ns = (report.answer.unprofiled_step_ns for report in (diff.base, diff.other))
+        ratio = "" if answer.differences else f", {ratio_text(answer.unprofiled_ratio)}"
+        yield f"unprofiled: {duration(base_ns)} → {duration(other_ns)}{ratio}"
     largest = next((row for row in answer.parts if row.group != "profiler"), None)
     if largest is not None and largest.change_ns:
         whole_ns = sum(row.change_ns for row in answer.parts)
@@ -157,10 +161,6 @@ def answer_lines(diff: Diff) -> Iterator[str]:
             f"changed most: {part_words(largest.part)} {signed_change(largest.change_ns)}, of the "
             f"step {signed_change(whole_ns)}"
         )
-    if answer.unprofiled_ratio is not None:
-        base_ns, other_ns = (report.answer.unprofiled_step_ns for report in (diff.base, diff.other))
-        ratio = "" if answer.differences else f", {ratio_text(answer.unprofiled_ratio)}"
-        yield f"unprofiled: {duration(base_ns)} → {duration(other_ns)}{ratio}"
 
 
 def _step_line(answer: DiffAnswer, kind: StepKind) -> str:
@@ -239,7 +239,7 @@ def _title(summary: Summary) -> Text:
     text = Text(summary.title, style="bold")
     if summary.weights_note:
         text.append(f" ({summary.weights_note})", style="bold yellow")
-    for fact in summary.facts:
+    for fact in (*summary.answer, *summary.facts):
         text.append(f"\n{fact}", style="not bold")
     return text
 
@@ -282,7 +282,7 @@ def comparison_markdown(compared: Comparison | Diff) -> str:
     title = f"## {_escaped(summary.title)}"
     if summary.weights_note:
         title += f" ({_escaped(summary.weights_note)})"
-    blocks = [title, _list(summary.facts)]
+    blocks = [title, _list((*summary.answer, *summary.facts))]
     if summary.gate:
         sentence = f"**{_escaped(summary.gate_sentence)}**"
         blocks.append("\n\n".join(filter(None, (sentence, _list(summary.failures)))))

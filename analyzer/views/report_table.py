@@ -159,7 +159,8 @@ def _more(sections: Sequence[Section]) -> Text:
 def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The answer; asked for, with all parts, the layers of the step, and the work that it has."""
     whole = most == MOST_ROWS
-    yield from answer_block(answer_lines(report), report.answer, width, None if whole else most)
+    parts = None if whole else most
+    yield from answer_block(answer_lines(report), report.answer, width, parts, report.kernels)
     if whole and report.structure is not None and report.structure.layers:
         yield Text(words.layers_words(report.structure), style="dim")
     if whole and report.step_cost is not None:

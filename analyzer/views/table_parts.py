@@ -12,6 +12,7 @@ from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import told_apart
 from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.columns import Column, Row, Table, Tone, kept_with_details
@@ -57,14 +58,18 @@ def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
 
 
 def answer_block(
-    lines: AnswerLines, answer: Answer, width: int, most: int | None = None
+    lines: AnswerLines,
+    answer: Answer,
+    width: int,
+    most: int | None = None,
+    kernels: Sequence[KernelReport] = (),
 ) -> Iterator[RenderableType]:
-    """The lines of an answer around the table of its first `most` parts. Of some, only the reason
-    that decides."""
+    """The lines of an answer around the table of its first `most` parts, with the short names of
+    all `kernels`. Of some parts, only the reason that decides."""
     yield Text(f"\n{lines.headline}", style="bold")
     yield from (Text(line, style="yellow") for line in lines.refused)
     if answer.parts:
-        table = rich_table(answer_table(answer, most), width - _INDENT)
+        table = rich_table(answer_table(answer, most, kernels), width - _INDENT)
         yield Padding(table, (0, 0, 0, _INDENT))
     decides, *others = lines.reasons or ("",)
     yield from map(Text, filter(None, (decides, lines.host)))
@@ -103,7 +108,8 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
         drawn.add_row(*(Text(cells[place][number]) for place in shown), style=style)
     if not table.more:
         return drawn
-    return Group(drawn, Text(f"and {table.more} more {table.noun}", style="dim"))
+    noun = f" {table.noun}" if table.more > 1 else ""
+    return Group(drawn, Text(f"and {table.more} more{noun}", style="dim"))
 
 
 def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:

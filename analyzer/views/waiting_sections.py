@@ -19,7 +19,7 @@ def waiting_sections(
     """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
     skew of the steps."""
     if communication.collectives:
-        yield from section("Who waits for whom", *_waiting(communication, width))
+        yield from section("Who waits for whom", *_waiting(communication, width, most))
         yield from section("Collectives", *_collectives(communication, width, most))
     if communication.skew is not None:
         yield from section(
@@ -27,11 +27,11 @@ def waiting_sections(
         )
 
 
-def _waiting(communication: CommunicationReport, width: int) -> Iterator[RenderableType]:
+def _waiting(communication: CommunicationReport, width: int, most: int) -> Iterator[RenderableType]:
     yield Text(straggler_text(communication), style="bold" if communication.straggler else "")
     if communication.clock == "durations":
         yield Text("waits are found from durations: the clocks do not agree", style="dim")
-    yield rich_table(waiting_table(communication), width)
+    yield rich_table(waiting_table(communication, most=most), width)
 
 
 def _collectives(

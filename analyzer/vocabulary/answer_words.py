@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decodescope.analyzer.schema.answer import Answer, HostFrame
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.step_report import StepKindReport
-from decodescope.analyzer.text.formatting import count, duration, rate, significant
+from decodescope.analyzer.text.formatting import count, counted, duration, rate, significant
 from decodescope.analyzer.vocabulary.words import bound_words, counted_steps, step_words
 
 REFUSED = "model_not_used"
@@ -123,13 +123,27 @@ def _limit_and_source(answer: Answer, tensor_parallel: int) -> Iterator[str]:
 
 
 def _apart(answer: Answer, step_kinds: Sequence[StepKindReport]) -> Iterator[str]:
-    """The steps of other kinds, and the interruptions."""
-    others = [row for row in step_kinds if (row.kind, row.steps) != (answer.kind, answer.steps)]
+    """The steps of other kinds and sorts, and the interruptions."""
+    of_answer = (answer.kind, answer.steps, answer.step_ns)
+    rows = list(step_kinds)
+    # Of rows that are alike in these, the first is that of the main steps.
+    places = [(row.kind, row.steps, row.median_ns) for row in rows]
+    main = rows.pop(places.index(of_answer)) if of_answer in places else None
     if answer.step_ns is not None:
-        for row in others[:_MOST_KINDS]:
-            batch = f" of batch {count(row.batch)}" if row.kind == answer.kind and row.batch else ""
-            yield f"{counted_steps(row.steps, row.kind)}{batch} ({duration(row.median_ns)})"
-        if len(others) > _MOST_KINDS:
-            yield f"{len(others) - _MOST_KINDS} more kinds"
+        for row in rows[:_MOST_KINDS]:
+            unlike = _unlike(row, main) if main and row.kind == main.kind else ""
+            yield f"{counted_steps(row.steps, row.kind)}{unlike} ({duration(row.median_ns)})"
+        if len(rows) > _MOST_KINDS:
+            yield f"{len(rows) - _MOST_KINDS} more kinds"
     if answer.interruptions_ns:
         yield f"{duration(answer.interruptions_ns)} of interruptions"
+
+
+def _unlike(row: StepKindReport, main: StepKindReport) -> str:
+    """What tells steps from the main ones of their kind."""
+    if row.batch != main.batch:
+        return f" of batch {count(row.batch)}" if row.batch else ""
+    ops = row.gpu_ops // row.steps
+    return (
+        f" of {counted(ops, 'op')}" if ops != main.gpu_ops // main.steps else " of another process"
+    )

@@ -2,16 +2,19 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import chain, takewhile
+from typing import get_args
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.schema.answer import Bound
+from decodescope.analyzer.vocabulary.words import bound_words, part_words
 
 _NEAREST = 5
 _PLURAL = re.compile(r"(?<=ss)es\b|(?<![su\W])s\b")
@@ -34,15 +37,17 @@ def read_terms() -> tuple[Term, ...]:
     return tuple(terms_in(text))
 
 
-def find_term(name: str) -> Term:
+def find_term(name: str, columns: Iterable[Term] = ()) -> Term:
     """The term of a name, with the rows of other definitions' tables that begin with it, or such a
-    row (`host_wait`). Case, plurals, and "_" or "-" for a space do not matter.
+    row (`host_wait`, also by its words: "waiting for the host"), or one of the `columns`. Case,
+    plurals, and "_" or "-" for a space do not matter.
 
     Raises:
         InputError: there is none; the message names the nearest terms.
     """
     by_key: dict[str, Term] = {}
-    for term in (*read_terms(), *chain.from_iterable(map(_rows, read_terms()))):
+    rows = chain.from_iterable(map(_rows, read_terms()))
+    for term in (*read_terms(), *rows, *columns):
         known = by_key.setdefault(_key(term.name), term)
         if known is not term:
             definition = f"{known.definition}\n{term.definition}"
@@ -51,11 +56,16 @@ def find_term(name: str) -> Term:
     if key in by_key:
         return by_key[key]
     holding = [known for known in by_key if key and key in known]
+    holding += [_key(term.name) for term in read_terms() if key and _holds(term.definition, name)]
     similar = difflib.get_close_matches(key, by_key, n=_NEAREST, cutoff=0.6)
     near = list(dict.fromkeys(holding + similar))[:_NEAREST]
     names = ", ".join(by_key[known].name for known in near)
     hint = f"the nearest: {names}" if near else "`decodescope explain` lists all"
     raise InputError(f"no term {name.strip() or repr(name)}: {hint}")
+
+
+def _holds(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name.strip())}\b", text, re.IGNORECASE) is not None
 
 
 def _key(name: str) -> str:
@@ -65,9 +75,11 @@ def _key(name: str) -> str:
 
 def _rows(term: Term) -> Iterator[Term]:
     """The rows of the tables of a definition, as terms."""
+    bounds = {bound: bound_words(bound) for bound in get_args(Bound)}
     for line in term.definition.splitlines()[1:]:
         name, _, definition = line.partition(": ")
-        yield Term(name, term.section, f"{term.name}: {definition}")
+        for spelling in dict.fromkeys((name, bounds.get(name, part_words(name)))):
+            yield Term(spelling, term.section, f"{term.name}: {definition}")
 
 
 def terms_in(markdown: str) -> Iterator[Term]:

@@ -25,6 +25,28 @@ def test_rows_of_a_definition_have_lines_of_their_own(decodescope: Command) -> N
     assert "copies: copies and fills without a kernel" in lines
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("waiting for the host", "Gap classes: before call began: the host was late."),
+        ("kernel-bound", "Bound: kernels over their limit"),
+        ("of limit %", "The answer: The limit ÷ the time."),
+        ("over", "The answer: Time minus limit."),
+        ("KL", "Variants, or two traces: The KL divergence from the reference"),
+    ],
+)
+def test_words_and_columns_of_the_first_lines_are_explained(
+    decodescope: Command, words: str, says: str
+) -> None:
+    done = decodescope("explain", words)
+    assert done.code == 0
+    assert done.out.startswith(f"{words}\n{says}")
+
+
+def test_a_word_without_a_definition_leads_to_those_that_have_it(decodescope: Command) -> None:
+    assert "nearest: Kind of an op" in decodescope("explain", "norm").only_line
+
+
 def test_without_a_term_all_are_listed(decodescope: Command) -> None:
     shown = " ".join(decodescope("explain").out.split())
     assert all(term.name in shown for term in read_terms())

@@ -148,14 +148,13 @@ class PageController:
         self._app.notify("The page is on the clipboard as text.")
 
     def action_help(self) -> None:
-        from decodescope.tui.panels.table import TablePanel
         from decodescope.tui.screens.help import HelpScreen
 
-        screen, local = self._painter.screen, tuple[Command, ...]()
+        screen, local, columns = self._painter.screen, tuple[Command, ...](), []
         panel = screen.focused
         if isinstance(panel, Panel):
             local = rekeyed(panel.COMMANDS, panel.scope, screen.keymap)
-        columns = panel.column_help() if isinstance(panel, TablePanel) else ()
+            columns = panel.column_help()
         everywhere = reachable(local, rekeyed(offered(self._feeds.view()), "app", screen.keymap))
         self._app.push_screen(HelpScreen(local, everywhere, columns))
 

@@ -71,6 +71,16 @@ class AnswerPanel(Panel[AnswerData]):
         apart = [f"set apart: {data.lines.apart}"] if data.lines.apart else []
         return [data.lines.headline, *table, *data.reasons, *advice, *apart]
 
+    def column_help(self) -> list[tuple[str, str]]:
+        # Only `?` needs it.
+        from decodescope.analyzer.tables.column_help import help_of
+
+        return (
+            []
+            if isinstance(self._picked, Empty)
+            else list(help_of(self._picked.rows.columns).items())
+        )
+
     def wanted_rows(self, width: int) -> int | None:
         inner = max(width - 2 * self.inset, 1)
         if isinstance(data := self._data, Empty):
@@ -212,7 +222,7 @@ def _answer_data(window: Window) -> AnswerData | Empty:
     ratio = answer.profiler_ratio or 0.0
     note = f"the profiler made it {ratio:.2f} times as long" if ratio > PROFILER_MATTERS else ""
     title = _TITLE if answer.step_ns is not None else "Where the time goes"
-    rows = TableRows(answer_table(answer))
+    rows = TableRows(answer_table(answer, kernels=report.kernels))
     return AnswerData(rows, title, note, lines, tuple(reasons), tuple(_segments(answer)))
 
 

@@ -20,6 +20,7 @@ from decodescope.analyzer.reports.gap_list import (
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapGroup, GapReport
 from decodescope.analyzer.tables.columns import Mark, Table
 from decodescope.analyzer.tables.gaps_table import gap_columns, gap_group_columns, host_words
+from decodescope.analyzer.tables.kernels_table import short_names
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
@@ -138,7 +139,8 @@ class GapGroupRows(Rows):
     def __init__(
         self, window: Window, groups: Sequence[GapGroup], below: Mapping[int, Int64s]
     ) -> None:
-        names = ShortNames(name for group in groups for name in (group.prev, group.next))
+        around = (name for group in groups for name in (group.prev, group.next))
+        names = short_names(window.report.kernels, around)
         columns = gap_group_columns(sum(group.total_ns for group in groups), names)
         table = Table("groups", columns, groups, mark=lambda group: Mark("gap", group.gap_class))
         branches = [Branch(_pick(group), is_open=row in below) for row, group in enumerate(groups)]

@@ -92,6 +92,10 @@ class Panel(Widget, Generic[Data], can_focus=False):
         empty = isinstance(self._data, Empty)
         return {command.action for command in self.COMMANDS} if empty else frozenset()
 
+    def column_help(self) -> list[tuple[str, str]]:
+        """The titles of the columns of its table, if it has one, with what they mean."""
+        return []
+
     def use(self, brush: Brush) -> None:
         """Draw with other styles, glyphs or another frame from now on."""
         if brush != self._brush:

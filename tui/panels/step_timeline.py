@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.text.formatting import counted, duration, percent
 from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
@@ -68,14 +68,14 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
 
 def _title(window: Window) -> str:
     tracks, analysis = window.tracks, window.analysis
-    ops = "operators" if analysis.trace.on_cpu else "GPU ops"
+    noun = "operator" if analysis.trace.on_cpu else "GPU op"
     span, count = "All ops", len(analysis.trace.ops)
     length_ns = tracks.home[1] - tracks.home[0]
     if tracks.home_step is not None:
         step = window.report.steps[int(tracks.step[tracks.home_step])]
         span, count = f"Step {step.index}", step.gpu_ops
         length_ns = step.time_ns or length_ns
-    title = f"{span}  {duration(length_ns)}, {count:,} {ops}"
+    title = f"{span}  {duration(length_ns)}, {counted(count, noun)}"
     if len(analysis.busy) > 1:
         label = analysis.trace.device_label(_home_device(tracks))
         title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"

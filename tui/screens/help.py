@@ -1,4 +1,4 @@
-"""The help screen: all keys, the columns of the focused table, and the terms."""
+"""The help screen: the keys and columns of the focused panel, all other keys, and the terms."""
 
 import string
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _SIGNS = (
     ("ms p50, p99", "The median and the 99th percentile of the step time."),
     (
         "str, over, gaps",
-        "A stream: the share of a column's time in which ops ran, in the colour of their family. "
+        "A stream: the share of a column's time in which ops ran, in the colour of their part. "
         "Over: in which several ran at once. Gaps: the longest part of a gap in the column, higher "
         "for 2 \u00b5s, 10 \u00b5s, 100 \u00b5s, 1 ms, 10 ms and 1 s.",
     ),
@@ -95,8 +95,8 @@ class HelpScreen(Dialog[None]):
         focus = ("tab", "Give the keys to the next panel of the page")
         sections: list[Section] = [
             ("Keys of this panel", _keys(self._local)),
-            ("Keys everywhere", [pages, focus, *_keys(self._everywhere)]),
             ("Columns of this table", self._columns),
+            ("Keys everywhere", [pages, focus, *_keys(self._everywhere)]),
             ("Signs", _SIGNS),
         ]
         for title, terms in groupby(read_terms(), key=attrgetter("section")):

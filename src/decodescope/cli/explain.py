@@ -29,13 +29,14 @@ def _completed(
 @click.argument("words", metavar="[TERM]", nargs=-1, shell_complete=_completed)
 @json_option
 def explain(words: tuple[str, ...], as_json: bool) -> None:
-    """Print the definition of a term, as "step time", or list all terms.
+    """Print the definition of a term, column or part of a step, as "step time", or list all terms.
 
     Case, plurals, and _ or - for a space do not matter.
     """
+    from decodescope.analyzer.tables.column_help import column_terms
     from decodescope.analyzer.vocabulary.terms import find_term, read_terms
 
-    result = find_term(" ".join(words)) if words else read_terms()
+    result = find_term(" ".join(words), column_terms()) if words else read_terms()
     if as_json:
         print_json(result)
     elif isinstance(result, tuple):

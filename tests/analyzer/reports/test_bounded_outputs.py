@@ -87,5 +87,5 @@ def test_huge_names_lose_their_middle() -> None:
     assert names[-1] in kernels
     assert max(map(len, kernels)) <= MAX_NAME
     assert "3,000,001 characters" in min(kernels)
-    assert "3 names are longer" in finding(found, "long_names")
+    assert "characters (3) is left out" in finding(found, "long_names")
     assert len(msgspec.json.encode(found.report)) < 40 * MAX_NAME

@@ -114,6 +114,14 @@ def test_no_common_clock(traces: list[Trace], says: str) -> None:
     assert len(ranks.ranks) == 2
 
 
+def test_of_many_ranks_the_first_are_named() -> None:
+    ranks = merge_ranks([rank_trace(rank, base=rank) for rank in range(500)])
+    (finding,) = ranks.findings
+    assert finding.message.endswith(
+        "rank 0, 1, 2, 3, 4, 5, 6, 7 and 492 more has no time on the wall clock"
+    )
+
+
 def test_old_files_hold_wall_clock_times() -> None:
     at = 1_661_938_466_265_032_000
     moved = [call(at, at + 5, 1), op(at + 10, at + 50, 1)]

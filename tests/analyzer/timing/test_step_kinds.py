@@ -8,8 +8,10 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
 from decodescope.analyzer.timing.timeline import find_timeline
-from tests.helpers.kineto_events import Event, call, op, span, trace_of
+from decodescope.analyzer.views.report_table import report_table
+from tests.helpers.kineto_events import PID, Event, call, op, span, trace_of
 from tests.helpers.read_once import analysed_once, loaded_once
+from tests.helpers.rich_report import text_of
 
 
 def steps_of(*names: str, tid: int = 1) -> list[Event]:
@@ -129,3 +131,59 @@ def test_a_step_that_launched_nothing_is_none_of_the_main_kind_unless_all_are() 
     assert main_steps(*launching, *marks) == [0]
     assert [row[:3] for row in kinds(*launching, *marks)] == [("decode", 1, 2)]
     assert main_steps(*marks) == [0, 1]
+
+
+def launching(numbers: list[int], name: str = "k", mark: str = "step[DECODE bs=8]") -> list[Event]:
+    """A step of 1,000 ns for each number, which launches as many ops of 10 ns by one call."""
+    events = []
+    for index, number in enumerate(numbers):
+        at = 1_000 * index
+        events += [span(at, at + 90, mark), call(at + 5, at + 6, index + 1)]
+        events += [
+            op(at + 100 + 20 * k, at + 110 + 20 * k, index + 1, name=name) for k in range(number)
+        ]
+    return events
+
+
+def test_steps_of_two_models_are_of_two_sorts() -> None:
+    report = analyze(trace_of(*launching([30, 12, 31, 12, 31, 12]))).report
+    rows = [(row.kind, row.batch, row.steps, row.gpu_ops) for row in report.step_kinds]
+    assert rows == [("decode", 8, 3, 92), ("decode", 8, 3, 36)]
+    assert (report.answer.steps, report.main_steps.gpu_ops) == (3, 92)
+    assert "set apart: 3 decode steps of 12 ops" in " ".join(text_of(report_table(report)).split())
+    (message,) = [one.message for one in report.health.findings if one.code == "unlike_steps"]
+    assert "(3 of 31 ops, 3 of 12 ops)" in message
+    assert report.health.status == "ok"
+
+
+@pytest.mark.parametrize("numbers", [[30, 21, 30], [1, 10, 1], [3, 9]])
+def test_steps_that_differ_by_few_ops_are_alike(numbers: list[int]) -> None:
+    report = analyze(trace_of(*launching(numbers))).report
+    assert report.answer.steps == len(numbers)
+    assert not report.health.findings
+
+
+def test_steps_of_two_processes_on_one_gpu_are_apart() -> None:
+    other = [event | {"pid": 77} for event in launching([5, 5]) if event["cat"] != "kernel"]
+    for event in other[1::2]:
+        event["args"] = {"correlation": event["args"]["correlation"] + 100}
+    ops = [op(at + 500, at + 510, at // 1_000 + 101, stream=9) for at in (0, 1_000)]
+    report = analyze(trace_of(*launching([5, 5, 5]), *other, *ops)).report
+    assert [(row.kind, row.steps) for row in report.step_kinds] == [("decode", 3), ("decode", 2)]
+    assert report.answer.steps == 3
+    assert "set apart: 2 decode steps of 1 op (" in text_of(report_table(report))
+    (message,) = [one.message for one in report.health.findings if one.code == "unlike_steps"]
+    assert f"share a device (3 of process {PID}, 2 of process 77)" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("paged_attention_v2_kernel", "decode"),
+        ("flash_fwd_kernel", "unknown"),
+        ("flash_bwd_decode_kernel", "unknown"),
+    ],
+)
+def test_the_work_of_marked_steps_tells_a_kind_that_no_mark_tells(name: str, kind: str) -> None:
+    events = launching([2, 2, 2], name, "ProfilerStep#1")
+    assert {row[0] for row in kinds(*events)} == {kind}

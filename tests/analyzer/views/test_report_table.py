@@ -314,6 +314,9 @@ def test_the_overview_of_ranks_has_at_most_60_lines(number: int, width: int) -> 
     lines = text_of(ranks_report_table(report), width).splitlines()
     assert OVERVIEW_LINES - 8 < len(lines) <= OVERVIEW_LINES
     assert ("and 56 more ranks" in lines) == (number == 64)
+    apart = text_of(ranks_report_table(RanksReport(1, ranks, None, (), communication)), width)
+    assert len(apart.splitlines()) <= OVERVIEW_LINES
+    assert apart.count("and 56 more ranks") == 2 * (number == 64)
     assert any("communication, all" in line or line.startswith("communication,") for line in lines)
     shown = text_of(ranks_report_table(report, ["ranks", "communication"]), width)
     assert shown.count("_rank.json") == 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from operator import attrgetter
 
 from decodescope.analyzer.schema.step_report import StepKind
 from tests.helpers.planted.decode_traces import (
@@ -34,6 +35,7 @@ class _PlantedStep:
     time_ns: int
     held_ns: int
     is_followed: bool
+    ops: int
 
     @property
     def parts(self) -> Parts:
@@ -55,7 +57,7 @@ class _Windows:
 
 @dataclass(frozen=True)
 class Truth:
-    """`kinds` counts the steps of each kind. `steps` of them are of the main kind and batch;
+    """`kinds` counts the steps of each kind. `steps` of them are of the main kind, batch and sort;
     `step_ns` is their median time, `divided` are those that take so long, and `interruptions_ns` is
     what the holds cost the devices. Without steps, `divided` is the window of all devices."""
 
@@ -84,6 +86,7 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
     batch = max(batches, key=batches.__getitem__)
     if kind == "decode":
         rows = [each for each in rows if each.step.batch == batch]
+    rows = _of_one_sort(rows)
     followed = [each for each in rows if each.is_followed]
     times_ns = sorted(each.time_ns for each in followed or rows)
     step_ns = times_ns[(len(times_ns) - 1) // 2]
@@ -96,6 +99,18 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
         divided=tuple(each for each in followed or rows if each.time_ns == step_ns),
         interruptions_ns=sum(each.held_ns for each in planted),
     )
+
+
+def _of_one_sort(rows: Sequence[_PlantedStep]) -> list[_PlantedStep]:
+    """Without those with 1.5 times as many ops as others, and 10 more, or as few."""
+    sorts: list[list[_PlantedStep]] = [[]]
+    for row in sorted(rows, key=attrgetter("ops")):
+        before = sorts[-1][-1].ops if sorts[-1] else row.ops
+        if row.ops >= 1.5 * before and row.ops >= before + 10:
+            sorts.append([])
+        sorts[-1].append(row)
+    main = max(sorts, key=lambda sort: (len(sort), sort[0].ops if sort else 0))
+    return [row for row in rows if row in main]
 
 
 def truth_of_windows(plans: Sequence[Plan]) -> Truth:
@@ -115,6 +130,7 @@ def _steps_of(plan: Plan) -> Iterator[_PlantedStep]:
             time_ns,
             held_ns[index] - time_ns,
             index in later and starts[later[index]] > starts[index],
+            sum(op.step == index for op in usual.ops),
         )
 
 

@@ -1,6 +1,8 @@
 """Files on the sides of a comparison: those beside what is open, several a side, the demo pair."""
 
 import itertools
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,7 @@ from decodescope.analyzer.reports.analysis import analyze
 from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.candidates import Candidate, next_side, sides_to_compare
+from decodescope.tui.model.shelf import FileEntry, beside
 from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
 from decodescope.tui.panels.comparing.steps import ComparisonStepsPanel
@@ -97,6 +100,7 @@ async def test_bundled_recordings_are_compared_by_two_keys_with_their_live_rates
         for report, words in ((result.base, "85.7   11.7"), (result.other, "1,454  0.687")):
             assert report.source.live is not None
             assert words in shown
+        assert "unprofiled: 11.8 ms → 687 µs, x0.058" in shown
         # One cursor shows the op of both sides, wherever it is.
         panel = app.screen.query_one(ComparisonStepsPanel)
         panel.focus()
@@ -138,6 +142,26 @@ async def test_with_nothing_else_the_demo_pair_is_compared(tmp_path: Path, live:
         assert isinstance(result, Diff)
         paths = (result.base.source.path, result.other.source.path)
         assert paths == (str(RECORDED["eager"]), str(RECORDED["fused+graph"]))
+        assert said(page) == ""
+
+
+async def test_keys_typed_before_the_files_are_known_count_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = threading.Event()
+
+    def slow(*folders: Sequence[Path]) -> tuple[FileEntry, ...]:
+        known.wait()
+        return beside(*folders)
+
+    monkeypatch.setattr("decodescope.tui.library.beside", slow)
+    page = Page(tmp_path, write_trace(tmp_path / "mine.json"))
+    async with page.app.run_test(size=TALL) as pilot:
+        await settle(pilot)
+        await pilot.press("7", "c")
+        known.set()
+        await settle(pilot)
+        assert isinstance(page.state.result, Diff)
         assert said(page) == ""
 
 

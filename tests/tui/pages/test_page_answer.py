@@ -1,6 +1,7 @@
 """Page 1: the answer with its bar, parts and reasons, at any size."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -395,3 +396,13 @@ def test_a_cpu_trace_has_operators_in_place_of_gpu_ops() -> None:
     lines = lines_of(sheet_of(shown, 120, 30))
     assert f"{duration(answer.step_ns)} a step" in lines[0]
     assert all(any(part_words(part.part) in line for line in lines) for part in answer.parts)
+
+
+async def test_help_begins_with_the_columns_of_the_parts(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "question_mark")
+        shown = " ".join(re.sub("[│▇]", " ", text_of(app)).split())
+    assert "over Time minus limit." in shown
+    assert "of limit % The limit ÷ the time." in shown

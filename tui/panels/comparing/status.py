@@ -122,6 +122,7 @@ def _about(state: ComparisonState) -> list[Line]:
         return []
     summary = summary_of(state.result)
     title = " · ".join(filter(None, (summary.title, summary.weights_note, state.origin)))
-    lines = [Line(title, "strong")]
-    lines += [Line(f"note: {finding.message}", "warn") for finding in summary.findings]
-    return lines + [Line(fact, "dim") for fact in summary.facts]
+    # Where there is no room for all lines, the answer is needed most.
+    answer = [Line(line, "dim") for line in summary.answer]
+    notes = [Line(f"note: {finding.message}", "warn") for finding in summary.findings]
+    return [Line(title, "strong"), *answer, *notes, *(Line(fact, "dim") for fact in summary.facts)]
