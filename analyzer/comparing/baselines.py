@@ -107,7 +107,7 @@ def _decoded(baseline_json: bytes, path: Path) -> Baseline:
                 f"{BASELINE_VERSION}; save it again"
             )
         baseline = msgspec.json.decode(baseline_json, type=Baseline)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: no baseline ({error}); save it again") from error
     if problem := _problem(baseline):
         raise InputError(f"{path}: {problem}; save it again")

@@ -109,6 +109,7 @@ def test_comparisons_are_gated_by_variant(decodescope: Command, folder: Path) ->
         (b"{}", "no baseline"),
         (b"[" * 100_000, "no baseline"),
         (b"\xff\x00", "no baseline"),
+        (b'{"baseline_version":1,"name":"\xe5x","saved_at":"","subjects":[]}', "no baseline"),
         (b'{"baseline_version": 9}', "a baseline of version 9, this decodescope reads 1"),
         (b'{"baseline_version":1,"name":"n","saved_at":"","subjects":[]}', "without samples"),
         (
