@@ -6,7 +6,8 @@ DecodescopeError
 │   └── ModelError      a model, checkpoint or workload that cannot be decoded
 ├── MissingRequirement  exit 3: no CUDA, torch not installed, model not found, out of GPU memory
 ├── InternalError       exit 70: an error that nobody foresaw
-└── RegressionFound     exit 1: a regression gate failed
+├── RegressionFound     exit 1: a gate failed
+└── TooNoisy            exit 4: a strict gate could not decide
 """
 
 import errno
@@ -49,9 +50,15 @@ class InternalError(DecodescopeError):
 
 
 class RegressionFound(DecodescopeError):
-    """A figure fell by more than the gate allows."""
+    """A figure takes longer than a gate allows."""
 
     exit_code = 1
+
+
+class TooNoisy(DecodescopeError):
+    """A strict gate could not decide, because its samples vary too much."""
+
+    exit_code = 4
 
 
 # What the operating system refuses for lack of something, whatever the program.

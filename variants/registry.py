@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from decodescope.variants.model.workload import DecodeWorkload
     from decodescope.variants.steps.decode_step import DecodeStep
 
-SHORT_NAMES = {"fp8": "fused+graph+fp8_e4m3"}
+SHORT_NAMES = {
+    "fp8": "fused+graph+fp8_e4m3",
+    "int8": "fused+graph+int8",
+    "w8a8": "fused+graph+w8a8",
+}
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
 Check = Callable[[str, Mapping[str, object], "DecodeWorkload", str], None]

@@ -173,6 +173,17 @@ def idle_ns(timeline: Timeline, window: Window) -> dict[str, int]:
     return dict(zip(GAP_CLASSES, inside_ns.tolist(), strict=True))
 
 
+def part_times_ns(found: FoundTrace, step: int) -> dict[str, int]:
+    """The time of each part in a step, as in its answer; the profiler's cost is in the host's
+    classes."""
+    window = window_of(found, step, found.interruptions)
+    shares = op_shares(found, found.structure, window)
+    busy_ns = np.zeros(len(WORK), dtype=np.int64)
+    np.add.at(busy_ns, shares.part, shares.ns)
+    times_ns = dict(zip(WORK, busy_ns.tolist(), strict=True)) | idle_ns(found, window)
+    return {part: ns for part, ns in times_ns.items() if ns}
+
+
 def without_profiler(idle: dict[str, int], cost_ns: int) -> dict[str, int]:
     """The idle time by class with the `cost_ns` of the profiler taken from the host's classes, in
     proportion, as a class of its own; no more than these have."""

@@ -8,17 +8,19 @@ from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.text.formatting import sampling_words
 
-_FIELDS = (
-    "model",
-    "weights",
-    "dtype",
-    "batch",
-    "context",
-    "tokens",
-    "sampling",
-    "device",
-    "device_name",
-)
+Conditions = dict[str, str]
+
+# The fields of a workload by the names that messages have for them.
+_FIELDS = {
+    "model": "model",
+    "weights": "weights",
+    "dtype": "dtype",
+    "batch": "batch",
+    "context": "context",
+    "tokens": "tokens",
+    "sampling": "sampling",
+    "device_name": "device",
+}
 _MAX_UNATTRIBUTED_SHARE = 0.01
 # Lengths of KV caches grow from step to step.
 _SIMILAR_KV = 0.1
@@ -28,42 +30,53 @@ _IGNORED_CODES = frozenset(
 )
 
 
+def run_conditions(workload: object) -> Conditions:
+    """The workload of a run, a capture, or a plan of one, and its device; fields that it lacks or
+    that are unset are left out."""
+    known = {name: getattr(workload, name, UNSET) for name in _FIELDS}
+    return {
+        _FIELDS[name]: sampling_words(value) if name == "sampling" else str(value)
+        for name, value in known.items()
+        if value is not UNSET
+    }
+
+
+def trace_conditions(report: Report) -> Conditions:
+    """The work of a trace's main steps, and the devices that did it; what is unknown is left
+    out."""
+    answer, capture = report.answer, report.capture
+    known = {
+        "kind": "" if answer.kind == "unknown" else answer.kind,
+        "model": _model_words(answer),
+        "batch": "" if answer.batch is None else f"{answer.batch:,}",
+        "device": _devices(report),
+    }
+    conditions = {name: text for name, text in known.items() if text}
+    return conditions if capture is None else conditions | run_conditions(capture)
+
+
+def differences(base: Conditions, other: Conditions) -> dict[str, str]:
+    """Each difference by its name, as "batch 32 against 1"; of what is unknown on a side, there is
+    none."""
+    found = {}
+    for name in base.keys() & other.keys():
+        texts = base[name], other[name]
+        same = map(_plain_name, texts) if name == "model" else texts
+        if len(set(same)) > 1:
+            found[name] = f"{name} {texts[0]} against {texts[1]}"
+    if "kind" in found:
+        found["kind"] = f"{base['kind']} steps against {other['kind']} steps"
+    return {name: found[name] for name in ("kind", *_FIELDS.values()) if name in found}
+
+
 def workload_differences(base: object, other: object) -> tuple[str, ...]:
-    """Each difference between the workloads of two runs or captures, as "batch 1 against 4". Fields
-    that one of them lacks or that are unset are ignored."""
-    pairs = {name: (getattr(base, name, UNSET), getattr(other, name, UNSET)) for name in _FIELDS}
-    return tuple(
-        f"{name.replace('_', ' ')} {_word(base, name)} against {_word(other, name)}"
-        for name, pair in pairs.items()
-        if UNSET not in pair and pair[0] != pair[1]
-    )
-
-
-def _word(workload: object, name: str) -> str:
-    value = getattr(workload, name)
-    return sampling_words(value) if name == "sampling" else str(value)
+    """The differences of two runs, as `differences`."""
+    return tuple(differences(run_conditions(base), run_conditions(other)).values())
 
 
 def work_differences(base: Report, other: Report) -> tuple[str, ...]:
-    """Each difference between the work of two steps, or between the devices that did it, as "batch
-    32 against 1"; of what is unknown on a side, there is none."""
-    differences: list[str] = []
-    if base.capture is not None and other.capture is not None:
-        differences += workload_differences(base.capture, other.capture)
-    else:
-        names = _model_words(base.answer), _model_words(other.answer)
-        if all(names) and _plain_name(names[0]) != _plain_name(names[1]):
-            differences.append(f"model {names[0]} against {names[1]}")
-        batches = base.answer.batch, other.answer.batch
-        if None not in batches and batches[0] != batches[1]:
-            differences.append(f"batch {batches[0]:,} against {batches[1]:,}")
-        devices = _devices(base), _devices(other)
-        if all(devices) and devices[0] != devices[1]:
-            differences.append(f"device {devices[0]} against {devices[1]}")
-    kinds = base.answer.kind, other.answer.kind
-    if kinds[0] != kinds[1] and "unknown" not in kinds:
-        differences.insert(0, f"{kinds[0]} steps against {kinds[1]} steps")
-    return tuple(differences)
+    """The differences of two traces, as `differences`."""
+    return tuple(differences(trace_conditions(base), trace_conditions(other)).values())
 
 
 def _model_words(answer: Answer) -> str:

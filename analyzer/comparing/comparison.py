@@ -154,7 +154,6 @@ def compare_runs(
             variants=variants,
             pairs=tuple(_pair(*pair, by_variant, windows) for pair in bases),
             findings=(*findings, *_findings(by_variant, windows)),
-            gate=None,
             standings=standings_of(variants, lambda base, other: _speed(base, other, by_variant)),
         ),
     )

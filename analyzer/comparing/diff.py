@@ -47,7 +47,6 @@ def diff_sides(bases: Sequence[Report], others: Sequence[Report]) -> Diff:
             *window_findings(BASE, base),
             *window_findings(OTHER, other),
         ),
-        gate=None,
     )
 
 

@@ -75,7 +75,7 @@ def decode_saved(saved_json: bytes, path: str, kind: type[_Decoded], advice: str
 def _decode(saved_json: bytes, path: str, kind: type[_Decoded]) -> _Decoded:
     try:
         return msgspec.json.decode(saved_json, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
             f"{path}: not the JSON of a comparison ({error}); give a file that compare --json wrote"
         ) from error

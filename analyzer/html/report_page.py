@@ -120,7 +120,7 @@ def _changes(
     pair = replace(comparison.pair, step=comparison.answer)
     if len(views) == 2:
         pair = replace(pair, base=views[0].name, other=views[1].name)
-    return ComparisonResult(0, (), (pair,), comparison.findings, comparison.gate)
+    return ComparisonResult(0, (), (pair,), comparison.findings)
 
 
 def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dict[str, object]]:

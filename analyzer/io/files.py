@@ -34,11 +34,11 @@ _MOST_BYTES = 1 << 20
 _NO_NAME = re.compile(r"[^\w.+@=-]+")
 
 
-def read_regular_file(path: Path) -> bytes:
-    """The bytes of a small regular file. A pipe or a device, which may never end, is not read.
+def read_regular_file(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+    """The bytes of a regular file. A pipe or a device, which may never end, is not read.
 
     Raises:
-        OSError: the file cannot be read, is no regular file, or is longer than 1 MiB.
+        OSError: the file cannot be read, is no regular file, or is longer than `most_bytes`.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -48,9 +48,9 @@ def read_regular_file(path: Path) -> bytes:
     with open(path, "rb", opener=opener) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise OSError(errno.EFBIG, "longer than 1 MiB", os.fspath(path))
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"longer than {most_bytes >> 20} MiB", os.fspath(path))
     return data
 
 

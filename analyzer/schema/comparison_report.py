@@ -167,15 +167,6 @@ class Standing(Struct, frozen=True):
     beaten_by: tuple[str, ...]
 
 
-class Gate(Struct, frozen=True):
-    """The regression gate: `failures` has one sentence for each figure that is too slow;
-    `baseline` is the file it was compared with."""
-
-    baseline: str
-    allowed_percent: float
-    failures: tuple[str, ...]
-
-
 class ComparisonResult(Struct, frozen=True):
     """`pairs` compare every variant with the first, then each with the one before it. `standings`
     has the variants with both tokens/s and accuracy, fastest first; it is empty if fewer than two
@@ -185,7 +176,6 @@ class ComparisonResult(Struct, frozen=True):
     variants: tuple[VariantRates, ...]
     pairs: tuple[Pair, ...]
     findings: tuple[Finding, ...]
-    gate: Gate | None
     standings: tuple[Standing, ...] = ()
 
 
@@ -209,4 +199,3 @@ class Diff(Struct, frozen=True):
     other: Report
     pair: Pair
     findings: tuple[Finding, ...]
-    gate: Gate | None

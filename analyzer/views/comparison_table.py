@@ -15,7 +15,7 @@ from rich.text import Text
 from decodescope.analyzer.comparing.diff import BASE, OTHER
 from decodescope.analyzer.comparing.range_alignment import time_figure
 from decodescope.analyzer.comparing.sides import sides_of
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, DiffAnswer, Gate, Pair
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, DiffAnswer, Pair
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.step_report import StepKind
 from decodescope.analyzer.tables.changes_table import parts_table, range_changes_table, range_notes
@@ -69,24 +69,11 @@ class Summary:
 
     title: str
     weights_note: str
-    answer: tuple[str, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
-    gate: Gate | None
-
-    @property
-    def gate_sentence(self) -> str:
-        """Whether the gate failed and what it allows; empty without a gate."""
-        if self.gate is None:
-            return ""
-        outcome = "failed" if self.gate.failures else "passed"
-        allowed = f"{self.gate.allowed_percent:g} % slower than {self.gate.baseline}"
-        return f"Regression gate {outcome}: up to {allowed} is allowed"
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        return self.gate.failures if self.gate else ()
+    answer: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 def summary_of(compared: Comparison | Diff) -> Summary:
@@ -103,7 +90,6 @@ def _comparison_summary(comparison: Comparison) -> Summary:
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
-        answer=(),
         facts=(
             f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens · "
             f"{sampling_words(run.sampling)}",
@@ -117,7 +103,6 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             *_change_sections(result.pairs),
         ),
         findings=result.findings,
-        gate=result.gate,
     )
 
 
@@ -141,7 +126,6 @@ def _diff_summary(diff: Diff) -> Summary:
             *_change_sections((pair,), per),
         ),
         findings=diff.findings,
-        gate=diff.gate,
     )
 
 
@@ -212,12 +196,18 @@ def range_section(pair: Pair) -> Section:
 
 
 def comparison_table(compared: Comparison | Diff) -> RenderableType:
+    return summary_table(summary_of(compared))
+
+
+def summary_table(summary: Summary) -> RenderableType:
     """For a terminal; columns that do not fit side by side continue below."""
-    return Fitted(partial(_parts, summary_of(compared)))
+    return Fitted(partial(_parts, summary))
 
 
 def _parts(summary: Summary, width: int) -> RenderResult:
     yield _title(summary)
+    for failure in summary.failures:
+        yield Text(f"  {failure}", style="red")
     for section in summary.sections:
         yield ""
         yield Text(section.title, style="bold")
@@ -228,11 +218,6 @@ def _parts(summary: Summary, width: int) -> RenderResult:
         yield ""
     for finding in summary.findings:
         yield Text(f"note: {finding.message}", style="yellow")
-    if summary.gate:
-        style = "bold red" if summary.failures else "bold"
-        yield Text(f"\n{summary.gate_sentence}", style=style)
-    for failure in summary.failures:
-        yield Text(f"  {failure}", style="red")
 
 
 def _title(summary: Summary) -> Text:
@@ -277,15 +262,17 @@ def _table(
 
 
 def comparison_markdown(compared: Comparison | Diff) -> str:
-    """The contents of `comparison_table` as Markdown."""
-    summary = summary_of(compared)
+    return summary_markdown(summary_of(compared))
+
+
+def summary_markdown(summary: Summary) -> str:
+    """The contents of `summary_table` as Markdown."""
     title = f"## {_escaped(summary.title)}"
     if summary.weights_note:
         title += f" ({_escaped(summary.weights_note)})"
     blocks = [title, _list((*summary.answer, *summary.facts))]
-    if summary.gate:
-        sentence = f"**{_escaped(summary.gate_sentence)}**"
-        blocks.append("\n\n".join(filter(None, (sentence, _list(summary.failures)))))
+    if summary.failures:
+        blocks.append(_list(summary.failures))
     for section in summary.sections:
         blocks += [f"### {_escaped(section.title)}", _markdown_table(section.table)]
         if section.note:

@@ -158,7 +158,7 @@ class Dynolog(ConfigSource):
             }
             try:
                 answer = msgspec.json.decode(self._ask(request), type=_Answer)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise DecodescopeError(
                     f"dynolog at port {self._port}: refused the window, or is too old to open one; "
                     "look at its log"

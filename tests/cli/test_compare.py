@@ -1,4 +1,4 @@
-"""compare as scripts use it: files, the gate against a baseline, exit codes."""
+"""compare as scripts use it: files, exit codes."""
 
 import json
 from pathlib import Path
@@ -45,26 +45,7 @@ def test_compare_writes_json_markdown_and_a_page(
     assert "faster" in decodescope(*COMPARE).out
 
 
-def baseline(folder: Path, measured: Comparison, **changes: object) -> str:
-    path = folder / "old.json"
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(measured, **changes)))
-    return str(path)
-
-
-def test_the_gate_against_a_baseline(
-    decodescope: Command, measured: Comparison, tmp_path: Path
-) -> None:
-    gate = ("--fail-on-regression", "5", "--baseline")
-    assert decodescope(*COMPARE, *gate, baseline(tmp_path, measured)).code == 0
-    faster = compare_runs(runs_of({"eager": [27.0] * 3, "compiled": [900.0, 901.0, 902.0]}), {})
-    done = decodescope(*COMPARE, *gate, baseline(tmp_path, faster), "--out", str(tmp_path / "out"))
-    assert done.code == 1
-    assert "compiled" in done.error_line
-    written = json.loads((tmp_path / "out" / "comparison.json").read_bytes())
-    assert len(written["comparison"]["gate"]["failures"]) == 1
-
-
-@pytest.mark.parametrize("options", [(), ("--json",), ("--out", "out"), ("gate",)])
+@pytest.mark.parametrize("options", [(), ("--json",), ("--out", "out")])
 def test_what_is_inconclusive_is_one_line_in_every_output(
     decodescope: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -75,39 +56,15 @@ def test_what_is_inconclusive_is_one_line_in_every_output(
     noisy = {"eager": [20.0, 30.0, 28.0], "compiled": [30.0, 20.0, 29.0]}
     now = compare_runs(runs_of(noisy), {})
     monkeypatch.setattr(compare, "compare_variants", lambda request, tell: now)
-    if options == ("gate",):
-        before = {"eager": [31.0, 29.0, 30.0], "compiled": [26.0, 27.0, 26.5]}
-        old = baseline(tmp_path, compare_runs(runs_of(before), {}))
-        options = ("--fail-on-regression", "5", "--baseline", old)
     done = decodescope(*COMPARE, *options)
     assert done.code == 0
     (line,) = [line for line in done.err.splitlines() if "inconclusive" in line]
     assert line.startswith("inconclusive: compiled against eager: x1.013 (95 %: x")
-    assert ("eager, 26.0 tokens/s after 30.0: 13.3 % slower" in line) == ("--baseline" in options)
-
-
-def test_a_baseline_that_does_not_fit_is_refused_and_costs_nothing(
-    decodescope: Command, measured: Comparison, tmp_path: Path
-) -> None:
-    gate = ("--fail-on-regression", "5", "--baseline")
-    newer = decodescope(*COMPARE, *gate, baseline(tmp_path, measured, schema_version=99))
-    assert newer.code == 2
-    assert "99" in newer.error_line
-    other = [msgspec.structs.replace(run, model="other") for run in measured.runs]
-    kept = tmp_path / "kept"
-    done = decodescope(
-        *COMPARE, *gate, baseline(tmp_path, measured, runs=tuple(other)), "--out", str(kept)
-    )
-    assert done.code == 2
-    assert "other" in done.error_line
-    assert (kept / "comparison.json").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--baseline", "x.json"), "give both"),
-        (("--baseline", "no/such.json", "--fail-on-regression", "5"), "--baseline no/such.json"),
         (("--text", "no/such.txt"), "--text no/such.txt"),
         (("--prompt", "a", "--context", "5"), "--context"),
     ],

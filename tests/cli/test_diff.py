@@ -1,4 +1,4 @@
-"""`diff` as scripts use it: several traces a side, what is inconclusive, and the gate."""
+"""`diff` as scripts use it: several traces a side, and what is inconclusive."""
 
 import json
 from pathlib import Path
@@ -28,33 +28,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_longer_period_is_slower_and_fails_the_gate(decodescope: Command, folder: Path) -> None:
+def test_a_longer_period_is_slower(decodescope: Command, folder: Path) -> None:
     base = trace_file(folder / "a.json", 200, 203, 199, 201, 200, 202)
     other = trace_file(folder / "b.json", 300, 304, 299, 301, 300, 303)
-    done = decodescope("diff", base, other, "--fail-on-regression", "5")
-    assert done.code == 1
-    assert done.error_line.startswith(
-        "decodescope: regression: b.json against a.json: a step takes 50.0 % longer"
-    )
     answer = json.loads(decodescope("diff", base, other, "--json").out)["answer"]
     assert (answer["base_step_ns"], answer["other_step_ns"]) == (200_000, 300_000)
     assert answer["ratio"] == 1.5
     assert sum(part["change_ns"] for part in answer["parts"]) == 100_000
-    assert decodescope("diff", other, base, "--fail-on-regression", "5").code == 0
 
 
 def test_what_is_inconclusive_is_said_on_stderr(decodescope: Command, folder: Path) -> None:
     base = trace_file(folder / "a.json", 200, 240, 180, 220)
     other = trace_file(folder / "b.json", 230, 280, 210, 250)
-    done = decodescope("diff", base, other, "--json", "--fail-on-regression", "1")
+    done = decodescope("diff", base, other, "--json")
     assert done.code == 0
     message = done.err.strip()
     assert message.startswith("inconclusive: x1.150 (95 %: x")
     assert message.endswith("would decide it")
     assert "more steps of A and" in message
-    diff = msgspec.json.decode(done.out, type=Diff)
-    assert diff.gate is not None
-    assert diff.gate.failures == ()
     assert decodescope("diff", base, base).err == ""
 
 
@@ -97,7 +88,7 @@ def test_several_traces_a_side(decodescope: Command, folder: Path) -> None:
     assert "a1.json" not in page
 
 
-def test_sides_that_differ_have_no_gate(decodescope: Command, folder: Path) -> None:
+def test_sides_that_differ_have_no_verdict(decodescope: Command, folder: Path) -> None:
     base = trace_file(folder / "a.json", 200, 200)
     names = ("execute_context_0(0)_generation_4(4)", "execute_context_0(0)_generation_1(1)")
     files = []
@@ -111,9 +102,6 @@ def test_sides_that_differ_have_no_gate(decodescope: Command, folder: Path) -> N
     done = decodescope("diff", *files)
     assert done.out.startswith("A and B differ in batch 4 against 1: step 200 µs in A")
     assert done.err == "inconclusive: A and B differ in batch 4 against 1\n"
-    refused = decodescope("diff", *files, "--fail-on-regression", "5")
-    assert refused.code == 2
-    assert "A and B differ in batch 4 against 1" in refused.error_line
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,9 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(options: str, tmp_pat
 
 
 def test_a_cut_off_gate_does_not_pass(tmp_path: Path) -> None:
-    gate = f"decodescope diff {EAGER} {COMPILED} --fail-on-regression 5"
-    assert shell(f"set -o pipefail; {gate} | true", tmp_path).code == 141
+    save = f"decodescope baseline save main {EAGER}"
+    gate = f"decodescope gate --baseline main {EAGER}"
+    assert shell(f"set -o pipefail; {save} && {gate} | true", tmp_path).code == 141
 
 
 def test_closed_stdin_and_stderr_cost_no_data(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from tests.fuzzing.case import Case, weighted
 from tests.fuzzing.checkpoints import checkpoint_case
 from tests.fuzzing.corpus import corpus
 from tests.fuzzing.databases import database_case
+from tests.fuzzing.gates import gate_case
 from tests.fuzzing.lines import line_case
 from tests.fuzzing.planted import planted_case
 from tests.fuzzing.ranks import rank_case
@@ -28,11 +29,13 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "environment": environment_case,
     "settings": settings_case,
     "browser": browser_case,
+    "gate": gate_case,
 }
 CORPUS = "corpus"
 _SHARES = {
     "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10,
     "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10, "settings": 6, "browser": 3,
+    "gate": 6,
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
     stream_gaps_table,
 )
+from decodescope.analyzer.tables.gate_table import gate_table, samples_table
 from decodescope.analyzer.tables.kernels_table import (
     kernels_table,
     launch_apis_table,
@@ -104,5 +105,7 @@ def _of_sides(report: Report) -> dict[str, Table[Any]]:
         "Changes of ranges where ops overlap": range_changes_table(
             Pair("A", "B", None, (), overlapping=True), names
         ),
+        "A gate": gate_table(()),
+        "A baseline": samples_table(()),
         "Servers": servers_table(ServerFigures()),
     }

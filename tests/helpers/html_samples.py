@@ -12,7 +12,6 @@ from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     ComparisonResult,
     Diff,
-    Gate,
     Pair,
     RangeChange,
     SpeedRatio,
@@ -138,7 +137,7 @@ def sample_pair(base: str, other: str, speed: SpeedRatio | None, text: str = "")
     return Pair(base, other, speed, ranges)
 
 
-def sample_comparison(report: Report, text: str = "", gate: Gate | None = None) -> Comparison:
+def sample_comparison(report: Report, text: str = "") -> Comparison:
     """Two variants in four interleaved rounds; `text` goes into every free text."""
     runs = tuple(
         sample_run(variant + text, round_, RATES[variant][round_], report)
@@ -173,7 +172,7 @@ def sample_comparison(report: Report, text: str = "", gate: Gate | None = None) 
         Standing(f"compiled{text}", 656.125, 0.004, ()),
         Standing(f"eager{text}", 106.925, 0.03, (f"compiled{text}",)),
     )
-    result = ComparisonResult(4, variants, pairs, (finding,), gate, standings)
+    result = ComparisonResult(4, variants, pairs, (finding,), standings)
     return Comparison(SCHEMA_VERSION, runs, {}, result)
 
 
@@ -181,4 +180,4 @@ def sample_diff(base: Report, other: Report) -> Diff:
     answer = diff_answer((base,), (other,))
     pair = sample_pair("before", "after", None)
     finding = Finding("one_window", "steps of one window depend on each other")
-    return Diff(SCHEMA_VERSION, answer, base, other, pair, (finding,), None)
+    return Diff(SCHEMA_VERSION, answer, base, other, pair, (finding,))

@@ -230,6 +230,8 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
             r"weights in FP8 (E4M3), replayed as one CUDA graph a token",
         ),
         ("fp8", "fused+graph+fp8_e4m3", "(short name: fp8)"),
+        ("int8", "fused+graph+int8", "(short name: int8)"),
+        ("w8a8", "fused+graph+w8a8", "(short name: w8a8)"),
         (
             "fused+w8a8",
             "fused+w8a8",

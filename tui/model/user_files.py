@@ -89,7 +89,7 @@ class Memory:
         except OSError as error:
             if error.errno not in _MISSING:
                 self._refuse(path, error.strerror or str(error))
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse(path, str(error))
 
     def _refuse(self, path: Path, reason: str) -> None:

@@ -15,7 +15,6 @@ from decodescope.analyzer.comparing.comparison_messages import (
     RoundCompared,
     RunMeasured,
 )
-from decodescope.analyzer.comparing.regression_gate import Baseline, require_same_workload
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.analyzer.io.output_paths import make_folder
@@ -35,7 +34,7 @@ from decodescope.variants.comparing.job_process import (
     run_job,
 )
 from decodescope.variants.machine.environment import choose_device
-from decodescope.variants.measuring.request import planned_run, read_request
+from decodescope.variants.measuring.request import read_request
 from decodescope.variants.registry import is_interpreted
 
 Tell = Callable[[ComparisonEvent], None]
@@ -48,8 +47,7 @@ class CompareRequest:
 
     `text` is scored for accuracy (None: `accuracy.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
-    deleted. The workload of a `baseline` must be the same. With
-    `each_round`, the runs so far are compared after each complete round too.
+    deleted. With `each_round`, the runs so far are compared after each complete round too.
     """
 
     config: WorkerConfig
@@ -57,7 +55,6 @@ class CompareRequest:
     repeats: int
     text: str | None = None
     keep: Path | None = None
-    baseline: Baseline | None = None
     each_round: bool = False
 
     def config_of(self, variant: str) -> WorkerConfig:
@@ -75,8 +72,7 @@ def compare_variants(request: CompareRequest, tell: Tell, run: RunJobs = run_job
     `tell` is called with what happens, `run` does one job.
 
     Raises:
-        InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text, a
-            baseline of another workload, or with a variant that Triton's interpreter runs, or
+        InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text, or
             a folder that cannot be written to; or as `read_request`.
         MissingRequirement: as `read_request`, or a variant failed in the first round.
         KeyboardInterrupt: before a complete round was measured.
@@ -84,14 +80,6 @@ def compare_variants(request: CompareRequest, tell: Tell, run: RunJobs = run_job
     request = replace(request, variants=_checked_variants(request))
     device = choose_device(request.config.device)
     interpreted = tuple(name for name in request.variants if is_interpreted(name, device))
-    if request.baseline is not None:
-        if interpreted:
-            raise InputError(
-                f"--fail-on-regression: Triton's interpreter would run {', '.join(interpreted)}, "
-                "which says nothing of speed; compare on a GPU, or leave the gate out"
-            )
-        planned = planned_run(request.config_of(request.variants[0]))
-        require_same_workload(request.baseline, planned)
     if request.keep is not None:
         make_folder(request.keep, "--out")
     with WorkFolder() as work:
@@ -201,9 +189,6 @@ class _Rounds:
         except DecodescopeError as error:
             raise type(error)(f"variant {variant} failed: {error}") from error
         assert isinstance(result, RunDone)
-        if self.request.baseline is not None:
-            # The number of tokens of a prompt's text is known after the run.
-            require_same_workload(self.request.baseline, result.report)
         self._last_rates[variant] = result.report.tokens_per_s
         report = msgspec.structs.replace(result.report, round=round)
         self.tell(RunMeasured(report))

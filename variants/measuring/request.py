@@ -4,18 +4,11 @@ Imports no torch, so that `compare` can check its request without loading it.
 """
 
 from dataclasses import dataclass
-from types import SimpleNamespace
-
-from msgspec import UNSET
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Weights
-from decodescope.variants.machine.environment import (
-    choose_device,
-    device_name,
-    require_run_packages,
-)
+from decodescope.variants.machine.environment import choose_device, require_run_packages
 from decodescope.variants.model.source import ModelSource, SourceKind, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype, parse_dtype
 from decodescope.variants.registry import Variant, require_variant
@@ -58,25 +51,6 @@ def read_request(config: WorkerConfig) -> Request:
     variant = require_variant(config.variant, device)
     source = resolve_model(DEFAULT_MODELS[device] if config.model is None else config.model)
     return Request(device, workload, source, variant)
-
-
-def planned_run(config: WorkerConfig) -> SimpleNamespace:
-    """The fields of a `RunReport` that are known before `config` runs, for any variant. The context
-    of a prompt's text is unset: it is known once the text is tokenised. Raises as `read_request`.
-    """
-    request = read_request(config)
-    workload = request.workload
-    return SimpleNamespace(
-        model=request.source.name,
-        weights=_WEIGHTS.get(request.source.kind, "pretrained"),
-        device=request.device,
-        device_name=device_name(request.device),
-        dtype=workload.dtype,
-        batch=workload.batch,
-        context=UNSET if config.prompt is not None else workload.context,
-        tokens=workload.new_tokens,
-        sampling=workload.sampling,
-    )
 
 
 def require_utf8(config: WorkerConfig) -> None:

@@ -1,6 +1,5 @@
 """`compare`: several variants of one model, measured in turn."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from decodescope.cli.ending import current_ending
 from decodescope.cli.options import (
     FILE,
     file_option,
-    gate_option,
     json_option,
     measuring_options,
     model_options,
@@ -38,30 +36,23 @@ from decodescope.cli.output import check_out, end_comparison, progress, say, wri
     "--out", metavar="DIR", type=FILE, help="Keep the traces; write JSON, Markdown and HTML."
 )
 @json_option
-@file_option("--baseline", help="An earlier comparison.json to compare with.")
-@gate_option(help="With --baseline: exit with 1 if a variant is slower by more than this.")
 def compare(
     variants: str,
     repeats: int,
     text: Path | None,
     out: Path | None,
     as_json: bool,
-    baseline: Path | None,
-    fail_on_regression: float | None,
     **options: Any,
 ) -> None:
     """Measure variants in turn (A B A B ...); report which is faster, and how certain that is."""
-    if (baseline is None) != (fail_on_regression is None):
-        raise InputError("--baseline and --fail-on-regression: give both, or neither")
     from decodescope import analyzer
     from decodescope.analyzer.comparing.comparison_messages import (
         ComparisonEvent,
         ComparisonProgress,
     )
-    from decodescope.analyzer.comparing.regression_gate import check_baseline, read_baseline
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
-    check_out(out, "comparison", (baseline, text))
+    check_out(out, "comparison", (text,))
     request = CompareRequest(
         config=worker_config(options),
         variants=tuple(name.strip() for name in variants.split(",")),
@@ -69,11 +60,6 @@ def compare(
         text=None if text is None else _read(text, "--text").decode(errors="replace"),
         keep=out,
     )
-    before = None
-    if baseline is not None and fail_on_regression is not None:
-        saved = _read(baseline, "--baseline")
-        before = read_baseline(saved, str(baseline), request.variants, fail_on_regression)
-        request = replace(request, baseline=before)
     current_ending().finishing = "the complete rounds are being compared"
     with progress(say) as show:
 
@@ -82,18 +68,13 @@ def compare(
                 show(event.describe())
 
         comparison = compare_variants(request, tell)
-        try:
-            if before is not None:
-                comparison = check_baseline(comparison, before)
-        finally:
-            # Whatever the gate says, the runs are kept.
-            if out is not None:
-                analyses = {
-                    name: analyzer.analyze(analyzer.load(window.source.path))
-                    for name, window in comparison.windows.items()
-                }
-                title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
-                write_comparison(out, "comparison", comparison, title, analyses)
+        if out is not None:
+            analyses = {
+                name: analyzer.analyze(analyzer.load(window.source.path))
+                for name, window in comparison.windows.items()
+            }
+            title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
+            write_comparison(out, "comparison", comparison, title, analyses)
     end_comparison(comparison, as_json)
 
 

@@ -7,7 +7,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.given import GivenOptions, given_options
-from decodescope.cli.options import FILE, gate_option, json_option
+from decodescope.cli.options import FILE, json_option
 from decodescope.cli.output import check_out, end_comparison, write_comparison
 
 if TYPE_CHECKING:
@@ -47,14 +47,12 @@ class _DiffCommand(click.RichCommand):
 )
 @json_option
 @click.option("--out", metavar="DIR", type=FILE, help="Write diff.json, diff.md and diff.html.")
-@gate_option(help="Exit with 1 if B's step takes longer than A's by more than this.")
 @given_options
 def diff(
     traces: tuple[Path, ...],
     against: tuple[Path, ...],
     as_json: bool,
     out: Path | None,
-    fail_on_regression: float | None,
     **given_texts: Any,
 ) -> None:
     """Report what changed from trace A to trace B, or from A1 A2 … to --against B1 B2 …; one of
@@ -64,7 +62,6 @@ def diff(
     """
     from decodescope import analyzer
     from decodescope.analyzer.comparing.diff import diff_sides
-    from decodescope.analyzer.comparing.regression_gate import gate_diff
 
     bases, others = _sides(traces, against)
     options = GivenOptions(**given_texts)
@@ -78,8 +75,6 @@ def diff(
         return analysis.report
 
     result = diff_sides([report_of(file) for file in bases], [report_of(file) for file in others])
-    if fail_on_regression is not None:
-        result = gate_diff(result, fail_on_regression)
     if out is not None:
         _write(out, result, kept)
     end_comparison(result, as_json)

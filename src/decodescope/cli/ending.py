@@ -1,8 +1,8 @@
 """How a command ends: its exit code, and one line on stderr for an error.
 
-0 done, 1 a regression gate failed, 2 bad usage or input, 3 a missing requirement, 70 an error that
-nobody foresaw, 129, 130 or 143 ended by SIGHUP, SIGINT or SIGTERM, 141 the reader of stdout is
-gone. As in a shell, the last ones are 128 + the number of the signal.
+0 done, 1 a gate failed, 2 bad usage or input, 3 a missing requirement, 4 a strict gate could not
+decide, 70 an error that nobody foresaw, 129, 130 or 143 ended by SIGHUP, SIGINT or SIGTERM, 141 the
+reader of stdout is gone. As in a shell, the last ones are 128 + the number of the signal.
 """
 
 import os

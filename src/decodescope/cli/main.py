@@ -19,6 +19,7 @@ from decodescope.cli.diff import diff
 from decodescope.cli.ending import Ending, end_with
 from decodescope.cli.explain import explain
 from decodescope.cli.export import export
+from decodescope.cli.gate import baseline, gate
 from decodescope.cli.group import DefaultToLive
 from decodescope.cli.lists import doctor, models, variants
 from decodescope.cli.live import live
@@ -41,6 +42,8 @@ COMMANDS: tuple[click.Command, ...] = (
     attach,
     compare,
     diff,
+    gate,
+    baseline,
     export,
     explain,
     serve,

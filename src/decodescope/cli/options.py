@@ -57,9 +57,6 @@ def together(*options: Option) -> Option:
 number_option = partial(click.option, metavar="N", type=int)
 file_option = partial(click.option, metavar="FILE", type=FILE)
 dtype_option = partial(click.option, "--dtype", type=click.Choice(["bf16", "fp16", "fp32"]))
-gate_option = partial(
-    click.option, "--fail-on-regression", metavar="PCT", type=click.FloatRange(min=0)
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 output_option = click.option(
     "-o",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import rich_click as click
 
-from decodescope.analyzer.errors import RegressionFound
 from decodescope.analyzer.io.files import encode_json, write_atomically, write_json
 from decodescope.analyzer.io.output_paths import check_writable_in, is_stdout, make_folder
 from decodescope.analyzer.text.plain import plain, plain_line
@@ -100,18 +99,13 @@ def write_comparison(
 
 
 def end_comparison(result: "Comparison | Diff", as_json: bool) -> None:
-    """Print a comparison, and on stderr in one line what it leaves open. Raise `RegressionFound` if
-    the gate failed, with every reason on one line."""
-    from decodescope.analyzer.comparing.regression_gate import undecided
-    from decodescope.analyzer.schema.comparison_report import Diff
+    """Print a comparison, and on stderr in one line what it leaves open."""
+    from decodescope.analyzer.comparing.undecided import undecided
     from decodescope.analyzer.views.comparison_table import comparison_table
 
     print_result(result, comparison_table, as_json)
     if open_questions := undecided(result):
         say(open_questions)
-    gate = result.gate if isinstance(result, Diff) else result.comparison.gate
-    if gate is not None and gate.failures:
-        raise RegressionFound("regression: " + "; ".join(gate.failures))
 
 
 def say_written(path: Path, kind: str) -> None:

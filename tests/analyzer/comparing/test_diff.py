@@ -145,7 +145,6 @@ def test_unprofiled_times_stand_beside_the_step_ratio() -> None:
         ("weights", "pretrained"),
         ("dtype", "fp16"),
         ("context", 512),
-        ("device", "cpu"),
         ("device_name", "NVIDIA H100 80GB HBM3"),
         ("batch", 4),
     ],

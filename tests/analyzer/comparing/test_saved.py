@@ -47,6 +47,12 @@ def test_anything_else_is_refused_with_one_line(text: bytes, words: str) -> None
     assert "\n" not in str(caught.value)
 
 
+def test_text_that_is_no_utf_8_is_refused() -> None:
+    text = msgspec.json.encode(DIFF).replace(b"kineto", b"kinet\xe5")
+    with pytest.raises(InputError, match=r"old.json: not the JSON of a comp"):
+        read_saved(text.replace(b"trace.json", b"trac\xe5.json"), "old.json")
+
+
 def test_a_comparison_of_nothing_is_refused() -> None:
     empty = msgspec.structs.replace(
         COMPARISON, runs=(), comparison=msgspec.structs.replace(COMPARISON.comparison, variants=())

@@ -12,7 +12,7 @@ import pytest
 from decodescope.analyzer import analyze
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.kernel_report import ShortKernels
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import StructureReport
@@ -122,8 +122,7 @@ def hostile_page() -> str:
     )
     report = full_report(analysis.report, HOSTILE)
     view = VariantView(HOSTILE, report, step_tracks(analysis, 0))
-    gate = Gate(HOSTILE, 3.0, (HOSTILE,))
-    return html_report(HOSTILE, [view, view], sample_comparison(report, HOSTILE, gate))
+    return html_report(HOSTILE, [view, view], sample_comparison(report, HOSTILE))
 
 
 def test_hostile_names_stay_text() -> None:
@@ -261,14 +260,10 @@ KL = "3.2e-05 (2.9e-05 to 3.5e-05)"
 
 def test_a_comparison_is_shown_whole() -> None:
     report = sample_analysis().report
-    gate = Gate("main.json", 3.0, ("compiled is 4 % slower",))
-    comparison = sample_comparison(report, gate=gate)
-    words = a_page(comparison).words()
+    words = a_page(sample_comparison(report)).words()
     assert "x6.136 (95 %: x6.080 to x6.190), faster" in words
     assert "x0.980, no interval" in words
     assert "b over a: too few rounds" in words
-    assert "Regression gate: failed against main.json, 3 % allowed" in words
-    assert "compiled is 4 % slower" in words
     assert "(was norm, q_proj)" in words
     assert "rounds few rounds" in words
     few = "1.0004 (too few positions)"
@@ -278,11 +273,6 @@ def test_a_comparison_is_shown_whole() -> None:
     table = words.partition("Every variant")[2]
     assert f"eager107106 to 108{UNKNOWN * 3}0.0041{KL}" in table
     assert f"compiled656{UNKNOWN}x6.136x6.080 to x6.190faster{UNKNOWN * 5}nothing" in table
-
-
-def test_a_passed_gate_says_so() -> None:
-    comparison = sample_comparison(sample_analysis().report, gate=Gate("main.json", 3.0, ()))
-    assert "Regression gate: passed" in a_page(comparison).words()
 
 
 def test_a_diff_begins_with_its_steps() -> None:

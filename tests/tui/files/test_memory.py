@@ -69,7 +69,7 @@ def test_only_the_latest_files_are_kept_and_names_that_json_lacks_are_not(tmp_pa
     )
 
 
-@pytest.mark.parametrize("broken", [b"{", b"\xff\xfe", b'{"recent": 3}', b"[]", b""])
+@pytest.mark.parametrize("broken", [b"{", b"\xff\xfe", b'{"a": "\xe5"}', b'{"recent": 3}', b"[]"])
 def test_a_broken_file_is_reported_and_never_overwritten(tmp_path: Path, broken: bytes) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(broken)

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from decodescope.analyzer.comparing.comparison_messages import (
     RoundCompared,
     RunMeasured,
 )
-from decodescope.analyzer.comparing.regression_gate import Baseline, read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.answer import Answer
@@ -109,57 +107,6 @@ def test_variants_take_turns_and_rounds_are_numbered() -> None:
     pairs = [(pair.base, pair.other) for pair in compared.comparison.pairs]
     assert ("eager", "slow/er") in pairs
     assert ("slow/er", "other") in pairs
-
-
-BASELINE = {
-    "schema_version": 3, "model": "tiny", "weights": "bundled", "variant": "eager",
-    "device": "cpu", "dtype": "fp32", "batch": 1, "context": 128, "tokens": 8, "sampling": None,
-    "tokens_per_s": 100.0, "environment": {},
-}  # fmt: skip
-
-
-def baseline(**changes: object) -> Baseline:
-    run = BASELINE | {"device_name": device_name("cpu")} | changes
-    return read_baseline(
-        msgspec.json.encode({"schema_version": 3, "runs": [run]}), "old", ["eager"], 5
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"tokens": 9}, "tokens 9 against 8"),
-        ({"batch": 2}, "batch 2 against 1"),
-        ({"context": 64}, "context 64 against 128"),
-        ({"model": "llama-3.2-1b"}, "model llama-3.2-1b against tiny"),
-        ({"weights": "random"}, "weights random against bundled"),
-        ({"dtype": "bf16"}, "dtype bf16 against fp32"),
-        ({"device": "cuda"}, "device cuda against cpu"),
-        ({"device_name": "another processor"}, "device name another processor against"),
-        ({"sampling": {"temperature": 1.0, "top_k": 4, "top_p": None, "seed": 0}}, "sampling"),
-    ],
-)
-def test_a_baseline_of_another_workload_is_refused_before_the_first_run(
-    changes: dict[str, object], words: str
-) -> None:
-    run = FakeRuns()
-    asked = request(baseline=baseline(**changes))
-    with pytest.raises(InputError, match=words):
-        compare_variants(asked, nothing, run)
-    assert run.jobs == []
-
-
-def test_a_baseline_of_the_same_workload_is_accepted() -> None:
-    run = FakeRuns()
-    compare_variants(request(baseline=baseline()), nothing, run)
-    assert run.ran
-    # How many tokens a prompt's text has is not known yet.
-    config = msgspec.structs.replace(CONFIG, prompt="def")
-    asked = replace(request(baseline=baseline(context=3)), config=config)
-    run = FakeRuns()
-    with pytest.raises(InputError, match="context 3 against 128"):
-        compare_variants(asked, nothing, run)
-    assert run.ran == ["eager"]
 
 
 def test_accuracy_is_scored_once_and_added_to_every_run_of_its_variant() -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,10 @@ import torch
 
 import tests.helpers.triton_mode  # noqa: F401  (before transformers' models, which import Triton)
 from decodescope.analyzer.comparing.comparison import compare_runs
-from decodescope.analyzer.comparing.regression_gate import read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.html.report_page import html_report
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
-from decodescope.analyzer.schema.report import SCHEMA_VERSION
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.views.comparison_table import comparison_markdown
 from decodescope.kernels.host.weights import NarrowFormat
@@ -159,21 +156,6 @@ def test_every_output_of_a_comparison_says_interpreted(base: str) -> None:
     page = html_report("a page", (), compared)
     assert page.count(">interpreted<") >= 2
     assert not compared.comparison.variants[1].tokens_per_s
-
-
-@pytest.mark.usefixtures("interpreting")
-def test_no_gate_judges_an_interpreted_variant() -> None:
-    run = msgspec.to_builtins(run_of("fused", 0, 100.0)) | {"interpreted": False}
-    held = msgspec.json.encode({"schema_version": SCHEMA_VERSION, "runs": [run]})
-    asked = CompareRequest(CONFIG, ("eager", "fused"), 1)
-    asked = replace(asked, baseline=read_baseline(held, "old", ("fused",), 5))
-    with pytest.raises(InputError, match="--fail-on-regression: Triton's interpreter would run f"):
-        compare_variants(asked, lambda stage: None, run=None)  # type: ignore[arg-type]
-    untimed = msgspec.json.encode(
-        {"schema_version": SCHEMA_VERSION, "runs": [run | {"tokens_per_s": None}]}
-    )
-    with pytest.raises(InputError, match="has no measured runs"):
-        read_baseline(untimed, "old", ("fused",), 5)
 
 
 @pytest.mark.usefixtures("interpreting")

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 
-from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.errors import DecodescopeError, InputError, ModelError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants import registry
 from decodescope.variants.measuring.preparation import prepare
-from decodescope.variants.measuring.request import planned_run, read_request
+from decodescope.variants.measuring.request import read_request
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.registry import Variant
 from decodescope.variants.steps.decode_step import DecodeStep
@@ -78,17 +76,6 @@ def test_the_context_is_the_given_one_or_the_prompts_length(
     shape = prepared.prompt(0).shape
     assert shape == (1, prepared.workload.context)
     assert shape[1] == context or (context is None and shape[1] > 1)
-
-
-@pytest.mark.parametrize(
-    "given", [{}, {"context": 7}, {"prompt_ids": (5, 6, 7)}, {"prompt": "def f():", "batch": 2}]
-)
-def test_a_run_is_what_was_planned(given: dict[str, object]) -> None:
-    config = WorkerConfig(**(ASKED | given))
-    planned = planned_run(config)
-    report = run_variant(config, None, lambda stage: None)
-    assert workload_differences(planned, report) == ()
-    assert (planned.context is UNSET) == ("prompt" in given)
 
 
 def test_a_report_has_the_findings_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
