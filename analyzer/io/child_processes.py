@@ -1,10 +1,11 @@
 """A process that no interruption leaves behind, not even one that arrives while it starts."""
 
+import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -13,7 +14,8 @@ Handler = Callable[[int, FrameType | None], Any]
 
 @contextmanager
 def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """`command` for the length of a block: an exception kills it, and the end waits for it.
+    """`command` for the length of a block: an exception kills it, with all of its session if it
+    starts one, and the end waits for it.
 
     A `Popen` that an exception interrupts forgets the process that it has already started. So the
     handlers of signals are called once the process is known. `options` are those of `Popen`.
@@ -38,6 +40,9 @@ def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
             yield process
         except BaseException:
             process.kill()
+            if options.get("start_new_session"):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             raise
 
 

@@ -219,11 +219,14 @@ def serve(connection: socket.socket) -> tuple[Command, list[int]]:
                 os.setsid()
             # Who knows the process id may signal its session, or look for its name.
             fork_end.send(str(os.getpid()).encode())
+            # A worker is killed with its parent: not with the one that it has until then.
+            fork_end.recv(1)
             for end in (connection, pid_end, fork_end):
                 end.close()
             return command, files
         # The fork has its new parent once this has ended.
         os.waitpid(between, 0)
+        pid_end.send(b".")
         send(connection, pid_end.recv(64))
         for file in (pid_end, fork_end):
             file.close()

@@ -10,6 +10,7 @@ from textual._compositor import Compositor
 from decodescope.analyzer.protocol.messages import State
 from decodescope.tui import feeds
 from decodescope.tui.painter import ANSWER_INTERVAL_S, PAINT_INTERVAL_S
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Sheet
 from decodescope.tui.screens.main import MainScreen
 from tests.helpers.scripted import DIED, hello, play, ready, settle, stats, text_of, write_trace
@@ -147,6 +148,22 @@ async def test_a_key_lays_out_once_and_repaints_no_more_than_what_changed(
     assert calls.count("_refresh_layout") == 1
     assert calls.count("render_full_update") == 0
     assert 1 <= calls.count("render_partial_update") <= 2
+
+
+async def test_of_the_titles_that_of_the_panel_with_the_focus_is_marked(session, trace_file):
+    async with session.app.run_test(size=(140, 40)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        await pilot.press("4")
+        inks = session.app._brush().inks
+        for focused in ("gap_list", "gap_classes", "gap_list"):
+            assert session.app.focused.id == focused
+            marked = [
+                panel.NAME
+                for panel in session.app.screen.query(Panel)
+                if panel.display and inks.focused in [part.style for part in panel.render_line(0)]
+            ]
+            assert marked == [focused]
+            await pilot.press("tab")
 
 
 @pytest.mark.parametrize("keys", ["", "p"])

@@ -102,11 +102,10 @@ class Panel(Widget, Generic[Data], can_focus=False):
             self._brush = brush
             self._redraw()
 
-    def on_focus(self) -> None:
-        """Mark the title, or no longer."""
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """Mark the title, or no longer. The events of the focus come here before it is set."""
+        super().watch_has_focus(has_focus)
         self._redraw()
-
-    on_blur = on_focus
 
     @property
     def inset(self) -> int:

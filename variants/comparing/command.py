@@ -138,22 +138,21 @@ class _Rounds:
 
     def measure(self) -> None:
         repeats = self.request.repeats
-        for round in range(repeats):
-            try:
+        try:
+            for round in range(repeats):
                 self._measure_round(round)
                 if self.request.each_round:
                     self.tell(RoundCompared(self.compared({})))
-            except KeyboardInterrupt:
-                if not self.runs:
-                    raise
-                complete = len(self.runs) // len(self.request.variants)
-                message = (
-                    f"interrupted in round {round + 1} of {repeats}: comparing the runs "
-                    f"of {complete} complete rounds, without accuracy"
-                )
-                self.findings.append(Finding("interrupted", message))
-                self.interrupted = True
-                return
+        except KeyboardInterrupt:
+            if not self.runs:
+                raise
+            complete = len(self.runs) // len(self.request.variants)
+            message = (
+                f"interrupted in round {round + 1} of {repeats}: comparing the runs "
+                f"of {complete} complete rounds, without accuracy"
+            )
+            self.findings.append(Finding("interrupted", message))
+            self.interrupted = True
 
     def _measure_round(self, round: int) -> None:
         try:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,6 +32,7 @@ _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 _READ_BYTES = 1 << 16
 _TERMINATE_GRACE_S = 1.0
 _DRAIN_S = 1.0
+_INTERRUPTION_S = 0.2
 
 
 class RunJob(Struct, frozen=True, tag="run"):
@@ -74,6 +76,7 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
         InputError: the child rejected the job as bad input.
         InternalError: the child failed in a way that nobody foresaw.
         MissingRequirement: the child lacks a requirement, crashed or was killed.
+        KeyboardInterrupt: also if the child ended first of those that a signal was sent to.
     """
     with ExitStack() as stack:
         try:
@@ -89,6 +92,8 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
         if result is None:
             code = process.wait()
             errors.join(_DRAIN_S)
+            # What ends a service or a container signals every process of it, this one perhaps last.
+            time.sleep(_INTERRUPTION_S)
             last = f"; its last output: {last_line[0]}" if last_line else ""
             raise MissingRequirement(f"its process {process_end(code)}{last}")
         return result

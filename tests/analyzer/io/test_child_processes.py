@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from decodescope.analyzer.io.child_processes import running
+from tests.helpers.processes import gone
 
 SLEEPING = (sys.executable, "-c", "import time; time.sleep(600)")
 PRINTING = (sys.executable, "-c", "print('done')")
@@ -50,6 +51,16 @@ def test_an_exception_kills_the_process() -> None:
     with pytest.raises(ZeroDivisionError), running(SLEEPING) as process:
         1 / 0  # noqa: B018
     assert process.returncode == -signal.SIGKILL
+
+
+def test_an_exception_kills_what_a_process_started_in_its_session() -> None:
+    script = f"import subprocess; print(subprocess.Popen({SLEEPING}).pid, flush=True); input()"
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    command = running((sys.executable, "-c", script), **pipes, start_new_session=True)
+    started: list[bytes] = []
+    with pytest.raises(ZeroDivisionError), command as process:
+        raise ZeroDivisionError(started.append(process.stdout.readline()))
+    assert gone(int(started[0]))
 
 
 def test_an_interruption_kills_a_process_that_has_just_started(

@@ -17,7 +17,13 @@ from torch.nn.functional import cross_entropy, kl_div
 
 from benchmarks.quality import formats as quality_formats
 from benchmarks.quality import quality
-from benchmarks.quality.corpus import digest_of, is_validation, read_corpus, read_validation
+from benchmarks.quality.corpus import (
+    Sources,
+    digest_of,
+    is_validation,
+    read_corpus,
+    read_validation,
+)
 from benchmarks.quality.formats import (
     BF16,
     PROMPT,
@@ -64,9 +70,14 @@ def tiny() -> LoadedModel:
 
 
 @pytest.fixture(scope="module")
-def windows(tiny: LoadedModel) -> torch.Tensor:
-    """Some windows of the text that this Python has."""
-    return text_windows(tiny, read_validation(STDLIB), 3)
+def held_out() -> Sources:
+    """The text that this Python has."""
+    return read_validation(STDLIB)
+
+
+@pytest.fixture(scope="module")
+def windows(tiny: LoadedModel, held_out: Sources) -> torch.Tensor:
+    return text_windows(tiny, held_out, 3)
 
 
 def arguments(*given: str, **changes: object) -> object:
@@ -102,8 +113,10 @@ def test_the_held_out_files_are_those_that_training_left_out(tmp_path: Path) -> 
         read_validation(tmp_path / "alone" / "package" / "nothing")
 
 
-def test_windows_cover_the_ids_that_training_was_validated_on(tiny: LoadedModel) -> None:
-    sources = read_validation(STDLIB)[:6]
+def test_windows_cover_the_ids_that_training_was_validated_on(
+    tiny: LoadedModel, held_out: Sources
+) -> None:
+    sources = held_out[:6]
     tokenizer = Tokenizer.from_file(str(tiny_folder() / "tokenizer.json"))
     stream = encode_files(tokenizer, sources)
     found = text_windows(tiny, sources, None)
@@ -247,7 +260,12 @@ def test_perplexity_stays_within_its_bounds(tiny: LoadedModel, windows: torch.Te
 )
 @torch.no_grad()
 def test_kernels_decode_what_the_forward_pass_computes(
-    names: list[str], dtype: DType, most: float, device: str, monkeypatch: pytest.MonkeyPatch
+    names: list[str],
+    dtype: DType,
+    most: float,
+    windows: torch.Tensor,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Few positions on the CPU, where Triton's interpreter runs the kernels. Of two computations of
     W8A8 in bf16, each rounds some activations to another code, so that they differ as much as
@@ -255,7 +273,6 @@ def test_kernels_decode_what_the_forward_pass_computes(
     monkeypatch.setattr(quality_formats, "DTYPE", dtype)
     loaded = load_model(resolve_model("tiny"), device, dtype)
     positions = 64 if device == "cuda" and names != ["w8a8"] else 2
-    windows = text_windows(loaded, read_validation(STDLIB), 2)
     ids = windows[:1].to(device)
     next_ids = ids[0, PROMPT + 1 : PROMPT + 1 + positions]
     for one in made_formats(names, loaded, 1, positions, device):

@@ -9,6 +9,7 @@ from weakref import WeakSet
 import pytest
 from textual._context import active_app
 from textual._wait import SLEEP_GRANULARITY, wait_for_idle
+from textual.pilot import Pilot
 
 RESIZE_S = 1 / 120
 _in_threads: WeakSet[asyncio.Future[Any]] = WeakSet()
@@ -49,5 +50,11 @@ def use_in(monkeypatch: pytest.MonkeyPatch) -> None:
         return future
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "run_in_executor", watched)
+
+    async def at_once(pilot: Pilot[object], timeout: float = 0) -> bool:
+        """Instead of a message to every widget, which then has to answer it."""
+        return True
+
+    monkeypatch.setattr(Pilot, "_wait_for_screen", at_once)
     for module in ("app", "pilot"):
         monkeypatch.setattr(f"textual.{module}.wait_for_idle", until_nothing_is_due)

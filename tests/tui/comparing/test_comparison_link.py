@@ -124,8 +124,8 @@ async def test_a_cancelled_comparison_keeps_its_rounds_and_leaves_no_process() -
         assert not alive(run)
         events = await until(link, Bye)
         (done,) = of(events, ComparisonDone)
-        codes = [finding.code for finding in done.comparison.comparison.findings]
-        assert (done.comparison.comparison.rounds, codes[0]) == (1, "interrupted")
+        findings = done.comparison.comparison.findings
+        assert (done.comparison.comparison.rounds, findings[0].code) == (1, "interrupted"), findings
         assert not of(events, Failure)
 
         # Before a round is complete there is nothing to compare.

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -89,6 +90,14 @@ def test_a_child_without_a_result_is_reported_in_one_line(script: str, words: st
     with pytest.raises(MissingRequirement, match=words) as caught:
         run_job(msgspec.structs.replace(JOB, text="x" * 200_000), nothing, child(script))
     assert "\n" not in str(caught.value)
+
+
+def test_a_child_that_ended_first_of_those_that_were_interrupted_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run_job(JOB, nothing, child("os.kill(os.getpid(), signal.SIGTERM)"))
 
 
 def test_a_missing_program_is_reported() -> None:
