@@ -136,9 +136,4 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
         return f"{fields['model_type']} with weights in {spec.weight_format}"
     if declared_formats(fields):
         return "experts stored in FP8 or INT8 (only those that a variant quantises)"
-    if spec.fp8_x:
-        return "experts with activations in FP8"
-    left_out = {"gate_up", "residual"} & spec.without
-    if left_out:
-        return f"experts without {' and '.join(sorted(left_out))}, which are one launch"
-    return None
+    return "experts with activations in FP8" if spec.fp8_x else None

@@ -1,5 +1,7 @@
 """The MLP of a layer, dense or a mixture of experts."""
 
+from functools import partial
+
 import torch
 
 from decodescope.kernels.host.experts import Experts
@@ -88,17 +90,26 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
     buffers, tiles = builder.buffers, builder.tiles
     logits = next(builder.router_logits)
     builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
-    activation = builder.rows(buffers.activation, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
+    slots = (-1, mlp.chosen, mlp.intermediate)
+    activation, gate, up = (
+        builder.rows(each, mlp.width) for each in (buffers.activation, buffers.gate, buffers.up)
+    )
+    gate_up = partial(ExpertsGateUp, source.x, source.norm, mlp, logits)
     tile = tiles.of("experts_gate_up")
-    gated = ExpertsGateUp(source.x, source.norm, mlp, logits, activation, tile)
-    builder.add(f"{path}/experts_gate_up+silu", gated)
+    if builder.spec.uses("gate_up"):
+        builder.add(f"{path}/experts_gate_up+silu", gate_up(activation.view(slots), tile))
+    else:
+        builder.add(f"{path}/experts_gate_up", gate_up(gate.view(slots), tile, up.view(slots)))
+        activate = Swiglu(gate, up, activation, mlp.clamped or "silu")
+        builder.add(f"{path}/silu", activate)
+    activation = activation.view(slots)
     tile = tiles.of("experts_down")
     if len(source.x) == 1:
-        weighted = ExpertsDown(activation, mlp, logits, buffers.x, tile)
-        builder.add(f"{path}/experts_down+residual", weighted)
+        weighted = partial(ExpertsDown, activation, mlp, logits, tile=tile)
+        builder.add_residual(f"{path}/experts_down", weighted)
         return
     outputs = buffers.expert_outputs
     products = ExpertsDownProducts(activation, mlp, logits, outputs, tile)
     builder.add(f"{path}/experts_down", products)
-    combined = ExpertsCombine(outputs, mlp, logits, buffers.x)
-    builder.add(f"{path}/experts_combine+residual", combined)
+    combined = partial(ExpertsCombine, outputs, mlp, logits)
+    builder.add_residual(f"{path}/experts_combine", combined)
