@@ -208,13 +208,18 @@ BLOCKS = [name for name in FAMILIES if name == "rope-yarn" or not name.startswit
 
 
 def build(
-    name: str, dtype: torch.dtype = torch.float32, seed: int = 0, device: str = "cpu"
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    device: str = "cpu",
+    **changes: Any,
 ) -> PreTrainedModel:
-    """The family's transformers model: weights, biases and norms random, logits well apart.
+    """The family's transformers model, with `changes` of its configuration: weights, biases and
+    norms random, logits well apart.
 
     The weights do not depend on `dtype`, but for rounding.
     """
-    config = AutoConfig.for_model(**CONFIGS[name])
+    config = AutoConfig.for_model(**CONFIGS[name] | changes)
     # Experts in groups need rows of 16 bytes each.
     # Cast afterwards, a model would round its rotary frequencies too.
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, experts_implementation="eager")
