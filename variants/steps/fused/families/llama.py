@@ -45,9 +45,10 @@ def _joined(module: Any, merged: str, *parts: str) -> WeightMatrix:
 
 def _llama_reasons(config: Any) -> Iterator[str]:
     """Its attention has no window whatever the config says, but transformers' cache follows it."""
-    types = getattr(config, "layer_types", None) or ()
-    if getattr(config, "sliding_window", None) is not None or "sliding_attention" in types:
-        yield "a sliding window in a llama model"
+    if (window := getattr(config, "sliding_window", None)) is not None:
+        yield f"sliding_window {window} in a llama model"
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        yield "layer_types with sliding_attention in a llama model"
 
 
 def _mistral_reasons(config: Any) -> Iterator[str]:

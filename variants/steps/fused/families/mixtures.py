@@ -41,7 +41,7 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
 
 def chosen_reasons(config: Any, count: int) -> Iterator[str]:
     if not 1 <= config.num_experts_per_tok <= count:
-        yield f"{config.num_experts_per_tok} experts a token of {count}"
+        yield f"num_experts_per_tok {config.num_experts_per_tok} of {count} experts"
 
 
 def _mixtral_reasons(config: Any) -> Iterator[str]:
