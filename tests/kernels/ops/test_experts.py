@@ -33,6 +33,7 @@ SHAPES = [
     (3, 6, 2, 16, 40, Tile(16, 64)),
     (17, 9, 4, 5, 24, Tile(32, 32)),
     (2, 20, 20, 3, 16, Tile(16, 16)),
+    (3, 1, 1, 7, 33, Tile(16, 16)),
     # More experts than are compared at once.
     (17, 70, 2, 9, 30, Tile(16, 16, num_stages=2)),
 ]
