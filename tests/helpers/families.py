@@ -152,6 +152,16 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
             },
         },
     },
+    "exaone4": _OLMO2
+    | {
+        "model_type": "exaone4",
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "exaone4-no-window": _OLMO2
+    | {"model_type": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 2},
+    "ernie": _with("ernie4_5", pad_token_id=0, use_bias=True),
+    "seed-oss": _with("seed_oss", pad_token_id=0, attention_bias=True, attention_out_bias=False),
     "phi3-partial": _with("phi3", pad_token_id=0, head_dim=40, partial_rotary_factor=0.75),
     "smollm3": _with("smollm3", pad_token_id=0, no_rope_layer_interval=2),
     "qwen2": _QWEN2 | {"tie_word_embeddings": True},

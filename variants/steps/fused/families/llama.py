@@ -1,5 +1,5 @@
-"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4: biases, QK-norm and merged projections as they
-are."""
+"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4, Seed-OSS, Ernie 4.5: biases, QK-norm and merged
+projections as they are."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -63,4 +63,13 @@ LLAMA = Family(dense_layer, _llama_reasons)
 MISTRAL = Family(dense_layer, _mistral_reasons)
 QWEN = Family(dense_layer)
 PHI3 = Family(dense_layer, rotates_part=True)
-FAMILIES = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN, "qwen3": QWEN, "phi3": PHI3}
+ERNIE = Family(dense_layer, rotates_neighbours=True)
+FAMILIES = {
+    "llama": LLAMA,
+    "mistral": MISTRAL,
+    "qwen2": QWEN,
+    "qwen3": QWEN,
+    "seed_oss": QWEN,
+    "phi3": PHI3,
+    "ernie4_5": ERNIE,
+}
