@@ -170,7 +170,7 @@ def step_workspace(
 ) -> Workspace:
     """A workspace that is large enough for every launch of a step with these tiles."""
     layer = parts.layers[0]
-    splits = tiles.attention.splits
+    splits = tiles["attention"].splits
     needs = [
         (0, 1),
         (batch * layer.qkv.rows, parts.heads + parts.kv_heads),
@@ -178,11 +178,11 @@ def step_workspace(
             workspace_floats(batch, parts.heads, parts.head_dim, splits),
             workspace_counters(batch, parts.heads, splits),
         ),
-        split_workspace(layer.o, tiles.o, batch),
+        split_workspace(layer.o, tiles["o"], batch),
     ]
     if parts.dense is not None:
-        needs.append(split_workspace(parts.dense.down, tiles.of("down"), batch))
+        needs.append(split_workspace(parts.dense.down, tiles["down"], batch))
     if parts.shared is not None:
-        needs.append(split_workspace(parts.shared.down, tiles.of("shared_down"), batch))
+        needs.append(split_workspace(parts.shared.down, tiles["shared_down"], batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
     return new_workspace(floats, counters, device)

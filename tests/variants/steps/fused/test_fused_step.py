@@ -351,13 +351,11 @@ def test_other_tiles_share_the_memory(device: str) -> None:
     workload = DecodeWorkload(1, 40, 2, "fp32")
     step = fused(loaded, workload)
     tiles = step.plan.tiles
-    other = step.with_tiles(
-        replace(
-            tiles,
-            down=replace(tiles.down, columns=32, splits=3),
-            attention=replace(tiles.attention, columns=16, splits=2),
-        )
-    )
+    changed = {
+        "down": replace(tiles["down"], columns=32, splits=3),
+        "attention": replace(tiles["attention"], columns=16, splits=2),
+    }
+    other = step.with_tiles({**tiles, **changed})
     assert other.plan.cache is step.plan.cache
     assert other.plan.buffers is step.plan.buffers
     prompt = prompt_of(loaded, workload)

@@ -32,9 +32,9 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
     if isinstance(mlp, Experts):
         _mixture(builder, path, source, mlp, layer)
     else:
-        memory_of = builder.buffers.activation, builder.tiles.of("gate_up")
+        memory_of = builder.buffers.activation, builder.tiles["gate_up"]
         activation = _gated(builder, path, source, mlp, *memory_of)
-        memory = activation, mlp.down, builder.tiles.of("down")
+        memory = activation, mlp.down, builder.tiles["down"]
         builder.add_product(f"{path}/down_proj", *memory, layer.mlp_output_norm, norm_path)
 
 
@@ -73,14 +73,14 @@ def _mixture(
         _experts(builder, path, source, mlp)
         return
     buffers, tiles, inside = builder.buffers, builder.tiles, f"{path}/shared_expert"
-    memory = buffers.shared, tiles.of("shared_gate_up")
+    memory = buffers.shared, tiles["shared_gate_up"]
     activation = _gated(builder, inside, source, layer.shared, *memory)
     if layer.shared_gate is not None:
         logit = buffers.shared_gate
-        builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles.of("router"))
+        builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles["router"])
         builder.call(f"{inside}/gate", scale_by_sigmoid, activation, logit)
     _experts(builder, path, source, mlp)
-    down = layer.shared.down, tiles.of("shared_down")
+    down = layer.shared.down, tiles["shared_down"]
     builder.add_product(f"{inside}/down_proj", activation, *down)
 
 
@@ -89,13 +89,13 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
     a batch leave the sum over a token's experts to a launch of its own."""
     buffers, tiles = builder.buffers, builder.tiles
     logits = next(builder.router_logits)
-    builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
+    builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
     slots = (-1, mlp.chosen, mlp.intermediate)
     activation, gate, up = (
         builder.rows(each, mlp.width) for each in (buffers.activation, buffers.gate, buffers.up)
     )
     gate_up = partial(ExpertsGateUp, source.x, source.norm, mlp, logits)
-    tile = tiles.of("experts_gate_up")
+    tile = tiles["experts_gate_up"]
     if builder.spec.uses("gate_up"):
         builder.add(f"{path}/experts_gate_up+silu", gate_up(activation.view(slots), tile))
     else:
@@ -103,7 +103,7 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
         activate = Swiglu(gate, up, activation, mlp.clamped or "silu")
         builder.add(f"{path}/silu", activate)
     activation = activation.view(slots)
-    tile = tiles.of("experts_down")
+    tile = tiles["experts_down"]
     if len(source.x) == 1:
         weighted = partial(ExpertsDown, activation, mlp, logits, tile=tile)
         builder.add_residual(f"{path}/experts_down", weighted)
