@@ -11,6 +11,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.kernels.ops.swiglu import Activation
+from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
@@ -101,9 +102,10 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
 
 
 def _reasons(config: Any) -> Iterator[str]:
+    family = families()[config.model_type]
     # Gemma's field; transformers ignores hidden_act there.
     field = "hidden_activation" if getattr(config, "hidden_activation", None) else "hidden_act"
-    names = _ACTIVATIONS[families()[config.model_type].activation]
+    names = _ACTIVATIONS[family.activation]
     if (activation := getattr(config, field)) not in names:
         yield f"{field} {activation} (only {names[0]})"
     size = head_dim(config)
@@ -116,15 +118,18 @@ def _reasons(config: Any) -> Iterator[str]:
         )
     # Some families have parameters for each kind of layer, without a part.
     rotated = config.rope_parameters.get("partial_rotary_factor") or 1.0
-    if rotated != 1 and not families()[config.model_type].rotates_part:
+    if rotated != 1 and not family.rotates_part:
         yield f"partial_rotary_factor {rotated} (only whole heads)"
     elif int(size * rotated) not in range(2, size + 1, 2):
         yield f"partial_rotary_factor {rotated} of head_dim {size} (only of an even part)"
+    count, chosen = expert_counts(config)
+    if not 1 <= chosen <= count:
+        yield f"num_experts_per_tok {chosen} of {count} experts"
     known = {"full_attention", "sliding_attention"}
     if unknown := set(getattr(config, "layer_types", None) or ()) - known:
         yield f"layer_types with {', '.join(sorted(unknown))} (only full and sliding attention)"
     else:
-        yield from families()[config.model_type].reasons(config)
+        yield from family.reasons(config)
 
 
 def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
