@@ -190,7 +190,7 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
     ),
     "qwen2-moe": _QWEN2 | {
         "model_type": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 2,
-        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 37, "qkv_bias": True,
+        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 141, "qkv_bias": True,
         "num_hidden_layers": 3, "mlp_only_layers": [0],
     },
     "glm4-moe": _with(

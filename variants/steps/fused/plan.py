@@ -126,6 +126,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
     multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
     half = torch.float16 if multiplied_in_half else parts.dtype
+    gated = half if spec.uses("gate_up") else parts.dtype
     mixtures = parts.mixtures
     experts, chosen = (mixtures[0].count, mixtures[0].chosen) if mixtures else (0, 0)
     corrected = any(each.correction is not None for each in mixtures)
@@ -137,9 +138,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         attended=zeros(
             parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
         ),
-        activation=zeros(
-            parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype
-        ).flatten(),
+        activation=zeros(parts.intermediate, dtype=gated).flatten(),
         router_logits=torch.zeros(
             len(mixtures),
             batch,
@@ -148,7 +147,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
             device=parts.device,
         ),
         expert_outputs=zeros(chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
-        shared=zeros(parts.shared.width if parts.shared else 0, dtype=half).flatten(),
+        shared=zeros(parts.shared.width if parts.shared else 0, dtype=gated).flatten(),
         shared_gate=zeros(1),
         logits=zeros(parts.vocab, dtype=torch.float32),
         codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),

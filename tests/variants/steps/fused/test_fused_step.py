@@ -125,6 +125,23 @@ def test_what_is_left_out_of_a_mixture_changes_no_token(
     assert torch.equal(step.step(), eager.step())
 
 
+@pytest.mark.parametrize(
+    ("family", "words", "batch"),
+    [("qwen2-moe", "+fp8_e4m3", 1), ("qwen2-moe", "+int8", 2), ("gpt-oss", "", 1)],
+)
+def test_what_is_left_out_of_a_mixture_in_bfloat16_changes_little(
+    family: str, words: str, batch: int, device: str
+) -> None:
+    loaded = load_family(family, device, torch.bfloat16)
+    workload = DecodeWorkload(batch, CONTEXT, 2)
+    logits = []
+    for left_out in ("", "-gate_up-residual"):
+        step = fused(loaded, workload, f"fused{words}{left_out}")
+        step.prefill(prompt_of(loaded, workload))
+        logits.append(step.forced_step(ids_of(loaded, batch, seed=7)).float())
+    assert (logits[1] - logits[0]).norm() < 0.03 * logits[0].norm()
+
+
 def test_choices_are_counted_as_the_kernels_choose(device: str) -> None:
     loaded = load_family("glm4-moe", device)
     workload = DecodeWorkload(4, 5, 2, "fp32")
