@@ -24,7 +24,7 @@ from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensor
 from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.experts_combine import experts_combine_reference
-from decodescope.kernels.ops.experts_down_products import experts_down_products_reference
+from decodescope.kernels.ops.experts_gate_up import used_products
 
 
 def experts_down_reference(
@@ -32,7 +32,7 @@ def experts_down_reference(
 ) -> torch.Tensor:
     """residual + sum over s of p[b, s] (D_e x[b, s] + bias_e) in float64. x [batch, chosen,
     intermediate], residual [batch, hidden]."""
-    products = experts_down_products_reference(x, experts, logits)
+    products = used_products(x, experts.down, experts, logits)
     return experts_combine_reference(products, experts, logits, residual)
 
 

@@ -51,19 +51,32 @@ def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix
     return replace(matrix, **parts)
 
 
+def used_products(
+    x: torch.Tensor,
+    matrix: WeightMatrix,
+    experts: Experts,
+    logits: torch.Tensor,
+    norm: Norm | None = None,
+) -> torch.Tensor:
+    """W_e n[b, s] + bias_e in float64, [batch, chosen, rows]; e the expert of slot s of b. x
+    [batch, chosen, columns]."""
+    rows = [
+        linear_reference(
+            x[token, slot : slot + 1], expert_matrix(matrix, experts.count, expert), norm
+        )
+        for token, used in enumerate(used_experts(logits, experts).tolist())
+        for slot, expert in enumerate(used)
+    ]
+    return torch.cat(rows).view(*x.shape[:2], -1)
+
+
 def experts_pairs_reference(
     x: torch.Tensor, norm: Norm | None, experts: Experts, logits: torch.Tensor
 ) -> Tensors:
     """Gate and up in float64, [batch, chosen, intermediate] each. x [batch, hidden], logits
     [batch, experts]."""
-    rows = [
-        linear_reference(
-            x[token : token + 1], expert_matrix(experts.gate_up, experts.count, expert), norm
-        )
-        for token, used in enumerate(used_experts(logits, experts).tolist())
-        for expert in used
-    ]
-    both = torch.cat(rows).view(len(x), experts.chosen, -1)
+    of_slots = x[:, None].expand(-1, experts.chosen, -1)
+    both = used_products(of_slots, experts.gate_up, experts, logits, norm)
     return (both[..., ::2], both[..., 1::2]) if experts.interleaved else both.chunk(2, dim=-1)
 
 

@@ -1,7 +1,8 @@
-"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4, Seed-OSS, Ernie 4.5: biases, QK-norm and merged
-projections as they are."""
+"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4, Seed-OSS, Ernie 4.5, SmolLM 3: biases, QK-norm
+and merged projections as they are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from decodescope.kernels.host.experts import Experts
@@ -43,6 +44,11 @@ def _joined(module: Any, merged: str, *parts: str) -> WeightMatrix:
     return matrix_of(*(getattr(module, name) for name in names))
 
 
+def _smollm3_layer(layer: Any, window: int | None) -> FusedLayer:
+    """Every fourth layer has no rotation."""
+    return replace(dense_layer(layer, window), rope="" if layer.self_attn.use_rope else None)
+
+
 def _llama_reasons(config: Any) -> Iterator[str]:
     """Its attention has no window whatever the config says, but transformers' cache follows it."""
     if (window := getattr(config, "sliding_window", None)) is not None:
@@ -70,6 +76,7 @@ FAMILIES = {
     "qwen2": QWEN,
     "qwen3": QWEN,
     "seed_oss": QWEN,
+    "smollm3": Family(_smollm3_layer),
     "phi3": PHI3,
     "ernie4_5": ERNIE,
 }

@@ -25,7 +25,7 @@ MAX_CANDIDATES = 24
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
     return {
-        name: _kind(name, shapes).default(name, shapes, multiprocessors)
+        name: kind_of(name, shapes).default(name, shapes, multiprocessors)
         for name in shapes.operations
     }
 
@@ -54,7 +54,7 @@ def tile_candidates(
     Raises:
         MissingRequirement: none fits the GPU's shared memory; names the limit.
     """
-    kind = _kind(operation, shapes)
+    kind = kind_of(operation, shapes)
     start = kind.default(operation, shapes, gpu.multiprocessors)
     tiles = dict.fromkeys((start, *kind.around(start, operation, shapes)))
     fitting = [tile for tile in tiles if tile_fits(tile, operation, shapes, gpu)]
@@ -69,17 +69,12 @@ def tile_candidates(
 
 def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
-    kind = _kind(operation, shapes)
+    kind = kind_of(operation, shapes)
     fits = kind.fits(tile, operation, shapes)
     return fits and kind.shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
 
 
-def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-    """Upper bound of the shared memory of one program of the operation."""
-    return _kind(operation, shapes).shared_bytes(tile, operation, shapes)
-
-
-def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
+def kind_of(operation: TiledOperation, shapes: StepShapes) -> TileKind:
     if operation == "attention":
         return AttentionTiles()
     packed = shapes.element_bytes(operation) == 0

@@ -26,11 +26,15 @@ from decodescope.variants.steps.fused.tiling.tiles import (
     MAX_CANDIDATES,
     default_tiles,
     interpreter_tiles,
-    shared_bytes,
+    kind_of,
     tile_candidates,
     tile_fits,
 )
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
+
+
+def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+    return kind_of(operation, shapes).shared_bytes(tile, operation, shapes)
 
 
 def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> None:
