@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
-from decodescope.kernels.device.activations import clamped_gated
+from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.mxfp4_batched import mxfp4_gathered_products
 from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
@@ -109,7 +109,7 @@ def _program_units(
 @triton.jit
 def _store_pairs(out_ptr, up_ptr, places, gate, up, mask, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
     if up_ptr is None:
-        gate = clamped_gated(gate, up, ALPHA, LIMIT)
+        gate = gated(gate, up, False, ALPHA, LIMIT)
     else:
         tl.store(up_ptr + places, rounded(up, up_ptr.dtype.element_ty), mask=mask)
     tl.store(out_ptr + places, rounded(gate, out_ptr.dtype.element_ty), mask=mask)

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.activations import clamped_gated, gated
+from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
 from decodescope.kernels.host.experts import ClampedGate
@@ -63,7 +63,7 @@ def _swiglu_kernel(
     wait_for_previous(PDL)
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row * up_stride + column, mask=mask, other=0.0).to(tl.float32)
-    out = gated(gate, up, GELU) if LIMIT is None else clamped_gated(gate, up, ALPHA, LIMIT)
+    out = gated(gate, up, GELU, ALPHA, LIMIT)
     tl.store(out_ptr + row * out_stride + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
