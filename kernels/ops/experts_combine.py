@@ -123,9 +123,5 @@ class ExpertsCombine(ResidualOperation):
     def inputs(self, position: int) -> Tensors:
         return self.x, self.logits
 
-    @property
-    def weights(self) -> Tensors:
-        return ()
-
     def reference(self, position: int) -> Tensors:
         return (experts_combine_reference(self.x, self.experts, self.logits, self.start),)

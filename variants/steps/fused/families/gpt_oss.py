@@ -46,5 +46,4 @@ def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> Weig
     return WeightMatrix(outputs.flatten(0, 1), bias=bias.detach().flatten())
 
 
-GPT_OSS = Family(_layer, is_mixture=True, quantizable=False, angles_once=True)
-FAMILIES = {"gpt_oss": GPT_OSS}
+FAMILIES = {"gpt_oss": Family(_layer, is_mixture=True, quantizable=False, angles_once=True)}

@@ -65,18 +65,13 @@ def _mistral_reasons(config: Any) -> Iterator[str]:
         yield f"layer_types other than {expected} in a mistral model of window {window}"
 
 
-LLAMA = Family(dense_layer, _llama_reasons)
-MISTRAL = Family(dense_layer, _mistral_reasons)
-QWEN = Family(dense_layer)
-PHI3 = Family(dense_layer, rotates_part=True)
-ERNIE = Family(dense_layer, rotates_neighbours=True)
 FAMILIES = {
-    "llama": LLAMA,
-    "mistral": MISTRAL,
-    "qwen2": QWEN,
-    "qwen3": QWEN,
-    "seed_oss": QWEN,
+    "llama": Family(dense_layer, _llama_reasons),
+    "mistral": Family(dense_layer, _mistral_reasons),
+    "qwen2": Family(dense_layer),
+    "qwen3": Family(dense_layer),
+    "seed_oss": Family(dense_layer),
     "smollm3": Family(_smollm3_layer),
-    "phi3": PHI3,
-    "ernie4_5": ERNIE,
+    "phi3": Family(dense_layer, rotates_part=True),
+    "ernie4_5": Family(dense_layer, rotates_neighbours=True),
 }

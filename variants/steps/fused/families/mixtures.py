@@ -46,11 +46,9 @@ def _glm_reasons(config: Any) -> Iterator[str]:
         yield "norm_topk_prob false (only weights that are divided by their sum)"
 
 
-MIXTURE = Family(_layer, is_mixture=True)
-GLM4_MOE = Family(_layer, _glm_reasons, is_mixture=True, rotates_part=True)
 FAMILIES = {
-    "mixtral": MIXTURE,
-    "qwen2_moe": MIXTURE,
-    "qwen3_moe": MIXTURE,
-    "glm4_moe": GLM4_MOE,
+    "mixtral": Family(_layer, is_mixture=True),
+    "qwen2_moe": Family(_layer, is_mixture=True),
+    "qwen3_moe": Family(_layer, is_mixture=True),
+    "glm4_moe": Family(_layer, _glm_reasons, is_mixture=True, rotates_part=True),
 }

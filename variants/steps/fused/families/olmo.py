@@ -37,7 +37,8 @@ def _layer_of_exaone(layer: Any, window: int | None) -> FusedLayer:
     return replace(_layer(layer, window), rope="" if rotates else None)
 
 
-OLMO2 = Family(_layer)
-OLMO3 = Family(_layer_of_a_kind)
-EXAONE4 = Family(_layer_of_exaone)
-FAMILIES = {"olmo2": OLMO2, "olmo3": OLMO3, "exaone4": EXAONE4}
+FAMILIES = {
+    "olmo2": Family(_layer),
+    "olmo3": Family(_layer_of_a_kind),
+    "exaone4": Family(_layer_of_exaone),
+}

@@ -90,19 +90,18 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
     buffers, tiles = builder.buffers, builder.tiles
     logits = next(builder.router_logits)
     builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
-    slots = (-1, mlp.chosen, mlp.intermediate)
     activation, gate, up = (
-        builder.rows(each, mlp.width) for each in (buffers.activation, buffers.gate, buffers.up)
+        builder.rows(buffer, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
+        for buffer in (buffers.activation, buffers.gate, buffers.up)
     )
     gate_up = partial(ExpertsGateUp, source.x, source.norm, mlp, logits)
     tile = tiles["experts_gate_up"]
     if builder.spec.uses("gate_up"):
-        builder.add(f"{path}/experts_gate_up+silu", gate_up(activation.view(slots), tile))
+        builder.add(f"{path}/experts_gate_up+silu", gate_up(activation, tile))
     else:
-        builder.add(f"{path}/experts_gate_up", gate_up(gate.view(slots), tile, up.view(slots)))
-        activate = Swiglu(gate, up, activation, mlp.clamped or "silu")
-        builder.add(f"{path}/silu", activate)
-    activation = activation.view(slots)
+        builder.add(f"{path}/experts_gate_up", gate_up(gate, tile, up))
+        memory = gate.flatten(0, 1), up.flatten(0, 1), activation.flatten(0, 1)
+        builder.add(f"{path}/silu", Swiglu(*memory, mlp.clamped or "silu"))
     tile = tiles["experts_down"]
     if len(source.x) == 1:
         weighted = partial(ExpertsDown, activation, mlp, logits, tile=tile)
