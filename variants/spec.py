@@ -91,7 +91,7 @@ class VariantSpec:
     - attention: split-KV attention over the visible positions; without it, PyTorch's
       scaled_dot_product_attention over the whole static cache with a mask.
     - residual: the O and down projections add to the residual; without it, a separate launch does.
-    - gate_up: gate, up and SiLU * up in one launch; without it, three.
+    - gate_up: gate, up and SiLU * up in one launch; without it, three, of experts two.
     - head: final norm, lm_head and the choice of the token in one launch; without it, lm_head gives
       logits and PyTorch chooses.
     - pdl: programmatic dependent launch.

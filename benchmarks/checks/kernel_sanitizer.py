@@ -38,7 +38,7 @@ from decodescope.variants.model.quantized_weights import quantization_of, quanti
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles
 
@@ -136,19 +136,17 @@ def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[S
     shapes = step_shapes(parts, batch, CONTEXT + 1, spec)
     tiles = default_tiles(shapes, multiprocessors)
     yield tiles
-    splitting = replace(
-        tiles,
-        attention=replace(tiles.attention, splits=3),
-        o=replace(tiles.o, splits=2),
-        down=tiles.down and replace(tiles.down, splits=3),
-    )
+    splits: dict[TiledOperation, int] = {"attention": 3, "o": 2, "down": 3}
+    splitting = {
+        name: replace(tile, splits=splits.get(name, tile.splits)) for name, tile in tiles.items()
+    }
     yield splitting
     if batch > 1 and parts.hidden % 16 == 0:
         for name in shapes.operations:
             if name == "attention":
                 continue
-            wide = replace(splitting.of(name), rows=64, columns=64)
-            splitting = splitting.with_tile(name, wide)
+            wide = replace(splitting[name], rows=64, columns=64)
+            splitting = {**splitting, name: wide}
         yield splitting
 
 

@@ -5,27 +5,21 @@ import triton.language as tl
 
 
 @triton.jit
-def gated(gate, up, GELU: tl.constexpr):
-    """activation(gate) * up: of SiLU, or of GELU's approximation by tanh.
+def gated(gate, up, GELU: tl.constexpr, ALPHA: tl.constexpr = 1.0, LIMIT: tl.constexpr = None):
+    """activation(gate) * up: of SiLU, or of GELU's approximation by tanh; or with LIMIT as
+    `host.experts.ClampedGate` says.
 
     0.5 (1 + tanh(y)) is the sigmoid of 2 y; GELU has y = sqrt(2 / pi) (x + 0.044715 x^3).
     """
-    slope = gate
+    if LIMIT is not None:
+        gate = tl.minimum(gate, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+        up = 1.0 + tl.clamp(up, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    slope = ALPHA * gate
     if GELU:
         slope = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
         # Its cube is large soon: the sigmoid's exponential must not overflow.
         slope = tl.maximum(slope, -80.0)
     return gate * tl.sigmoid(slope) * up
-
-
-@triton.jit
-def clamped_gated(gate, up, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
-    """gate * sigmoid(ALPHA gate) * (1 + up), of values within LIMIT (`host.experts.ClampedGate`);
-    without LIMIT, and with ALPHA 1, silu(gate) * up."""
-    if LIMIT is not None:
-        gate = tl.minimum(gate, LIMIT, propagate_nan=tl.PropagateNan.ALL)
-        up = 1.0 + tl.clamp(up, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
-    return gate * tl.sigmoid(ALPHA * gate) * up
 
 
 @triton.jit

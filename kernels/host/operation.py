@@ -139,6 +139,28 @@ class KernelOperation(Operation):
         return sum(tensor.nbytes for tensor in (*once, *self.updated, *self.updated))
 
 
+class ResidualOperation(KernelOperation):
+    """An operation that adds its result to `residual`, in place; or, unless it `adds`, writes it
+    there."""
+
+    __slots__ = ()
+
+    residual: torch.Tensor
+    adds: bool
+
+    @property
+    def start(self) -> torch.Tensor:
+        """What the result is added to, for references."""
+        return self.residual if self.adds else torch.zeros_like(self.residual)
+
+    def outputs(self, position: int) -> Tensors:
+        return () if self.adds else (self.residual,)
+
+    @property
+    def updated(self) -> Tensors:
+        return (self.residual,) if self.adds else ()
+
+
 def parameters(value: object) -> Iterator[torch.Tensor]:
     """The tensors of a matrix or norm, which are read entirely; none of any other value."""
     if isinstance(value, WeightMatrix | Norm | QkNorm):

@@ -1,4 +1,5 @@
-"""residual += sum over the slots s of p_s x_s: the outputs of a batch's experts, weighted.
+"""residual += sum over the slots s of p_s x_s: the outputs of a batch's experts, weighted; or that
+sum alone.
 
 Bytes moved: x and the router's logits once, the residual read and written. The slots are added in
 the order of their logits, so that the same inputs give the same bits.
@@ -14,7 +15,7 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.host.checks import check_floats, check_tensor
 from decodescope.kernels.host.experts import Experts
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.ops.experts_gate_up import used_experts
 
 _BLOCK = 512
@@ -49,6 +50,7 @@ def _experts_combine_kernel(
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
+    ADDS: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -58,7 +60,8 @@ def _experts_combine_kernel(
     mask = column < N
     wait_for_previous(PDL)
     places = residual_ptr + token * N + column
-    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    if ADDS:
+        residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
     weights, keys = router_keys(logits_ptr, correction_ptr, token, EXPERTS)
     used = tl.full((), 0.0, tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -69,14 +72,17 @@ def _experts_combine_kernel(
         used += share
     if not NORMALIZED:
         used = tl.sum(weights, axis=0)
-    added = residual + FACTOR * total / used
-    tl.store(places, added.to(residual_ptr.dtype.element_ty), mask=mask)
+    total = FACTOR * total / used
+    if ADDS:
+        total += residual
+    tl.store(places, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertsCombine(KernelOperation):
+class ExpertsCombine(ResidualOperation):
     """residual[b, n] += sum over s of p[b, s] x[b, s, n], in place, rounded once; p the weight of
-    the expert of b with the s-th largest of `logits` (`Experts`).
+    the expert of b with the s-th largest of `logits` (`Experts`). Unless it `adds`, what was there
+    is neither read nor kept.
 
     x float32 [batch, chosen, hidden], logits [batch, experts], residual [batch, hidden],
     contiguous.
@@ -89,6 +95,7 @@ class ExpertsCombine(KernelOperation):
     experts: Experts
     logits: torch.Tensor
     residual: torch.Tensor
+    adds: bool = True
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, residual = self.x, self.experts, self.residual
@@ -108,6 +115,7 @@ class ExpertsCombine(KernelOperation):
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,
+            ADDS=self.adds,
             BLOCK=_BLOCK,
             PDL=pdl,
         )
@@ -115,16 +123,5 @@ class ExpertsCombine(KernelOperation):
     def inputs(self, position: int) -> Tensors:
         return self.x, self.logits
 
-    def outputs(self, position: int) -> Tensors:
-        return ()
-
-    @property
-    def updated(self) -> Tensors:
-        return (self.residual,)
-
-    @property
-    def weights(self) -> Tensors:
-        return ()
-
     def reference(self, position: int) -> Tensors:
-        return (experts_combine_reference(self.x, self.experts, self.logits, self.residual),)
+        return (experts_combine_reference(self.x, self.experts, self.logits, self.start),)

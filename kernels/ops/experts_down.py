@@ -1,5 +1,5 @@
 """residual += sum over the used experts e of p_e (D_e x_e): the experts' down projection, weighted,
-of one token.
+of one token; or that sum alone.
 
 Bytes moved: D of the used experts once, the activations and the router's logits once, the residual
 read and written. The products of the experts stay in registers, and so do their weights, which
@@ -20,11 +20,11 @@ from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_floats, check_output, check_unsplit
 from decodescope.kernels.host.experts import Experts
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.experts_combine import experts_combine_reference
-from decodescope.kernels.ops.experts_down_products import experts_down_products_reference
+from decodescope.kernels.ops.experts_gate_up import used_products
 
 
 def experts_down_reference(
@@ -32,7 +32,7 @@ def experts_down_reference(
 ) -> torch.Tensor:
     """residual + sum over s of p[b, s] (D_e x[b, s] + bias_e) in float64. x [batch, chosen,
     intermediate], residual [batch, hidden]."""
-    products = experts_down_products_reference(x, experts, logits)
+    products = used_products(x, experts.down, experts, logits)
     return experts_combine_reference(products, experts, logits, residual)
 
 
@@ -50,6 +50,7 @@ def _experts_down_kernel(
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
+    ADDS: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -85,7 +86,8 @@ def _experts_down_kernel(
         used += share
     wait_for_previous(PDL)
     places = residual_ptr + rows
-    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    if ADDS:
+        residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     for slot in tl.static_range(CHOSEN):
         slot_ptr = x_ptr + slot * K
@@ -102,14 +104,17 @@ def _experts_down_kernel(
         total += share * (sums * scale + bias)
     if not NORMALIZED:
         used = tl.sum(weights, axis=0)
-    added = residual + FACTOR * total / used
-    tl.store(places, added.to(residual_ptr.dtype.element_ty), mask=mask)
+    total = FACTOR * total / used
+    if ADDS:
+        total += residual
+    tl.store(places, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
-class ExpertsDown(KernelOperation):
+class ExpertsDown(ResidualOperation):
     """residual[n] += sum over s of p[s] (D_e[n] . x[s] + bias_e[n]), in place, rounded once; e the
-    expert with the s-th largest of `logits`, p its weight (`Experts`).
+    expert with the s-th largest of `logits`, p its weight (`Experts`). Unless it `adds`, what was
+    there is neither read nor kept.
 
     x [1, chosen, intermediate], logits [1, experts], residual [1, hidden] of a dtype that
     `check_output` allows beside x, contiguous. Launched with overlap, it must come
@@ -124,6 +129,7 @@ class ExpertsDown(KernelOperation):
     logits: torch.Tensor
     residual: torch.Tensor
     tile: Tile
+    adds: bool = True
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
@@ -145,22 +151,16 @@ class ExpertsDown(KernelOperation):
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,
+            ADDS=self.adds,
             **product_options(x[:, 0], experts.down, tile, pdl),
         )
 
     def inputs(self, position: int) -> Tensors:
         return self.x, self.logits, *self.weights
 
-    def outputs(self, position: int) -> Tensors:
-        return ()
-
-    @property
-    def updated(self) -> Tensors:
-        return (self.residual,)
-
     @property
     def weights(self) -> Tensors:
         return self.experts.read(self.experts.down, 1)
 
     def reference(self, position: int) -> Tensors:
-        return (experts_down_reference(self.x, self.experts, self.logits, self.residual),)
+        return (experts_down_reference(self.x, self.experts, self.logits, self.start),)

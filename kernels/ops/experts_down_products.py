@@ -21,23 +21,7 @@ from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors,
 from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.kernels.ops.experts_gate_up import expert_matrix, used_experts
-from decodescope.kernels.ops.linear import linear_reference
-
-
-def experts_down_products_reference(
-    x: torch.Tensor, experts: Experts, logits: torch.Tensor
-) -> torch.Tensor:
-    """D_e x[b, s] + bias_e in float64, [batch, chosen, hidden]; e the expert of slot s of b. x
-    [batch, chosen, intermediate]."""
-    rows = [
-        linear_reference(
-            x[token, slot : slot + 1], expert_matrix(experts.down, experts.count, expert)
-        )
-        for token, used in enumerate(used_experts(logits, experts).tolist())
-        for slot, expert in enumerate(used)
-    ]
-    return torch.cat(rows).view(*x.shape[:2], -1)
+from decodescope.kernels.ops.experts_gate_up import used_products
 
 
 @triton.jit
@@ -141,4 +125,4 @@ class ExpertsDownProducts(KernelOperation):
         return self.experts.read(self.experts.down, len(self.x))
 
     def reference(self, position: int) -> Tensors:
-        return (experts_down_products_reference(self.x, self.experts, self.logits),)
+        return (used_products(self.x, self.experts.down, self.experts, self.logits),)

@@ -1,5 +1,5 @@
 """out[s] = silu(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x); or as
-`ClampedGate` says.
+`ClampedGate` says; or G_e n and U_e n as they are.
 
 Bytes moved: G and U of the used experts once, x, the norm's weight and the router's logits once,
 out once. The choice of the experts needs no launch: every program finds its own among the logits.
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
-from decodescope.kernels.device.activations import clamped_gated
+from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.mxfp4_batched import mxfp4_gathered_products
 from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
@@ -29,6 +29,7 @@ from decodescope.kernels.host.product import NormedProduct, norm_arguments, prod
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear_reference
+from decodescope.kernels.ops.swiglu import swiglu_reference
 
 
 def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
@@ -50,24 +51,41 @@ def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix
     return replace(matrix, **parts)
 
 
+def used_products(
+    x: torch.Tensor,
+    matrix: WeightMatrix,
+    experts: Experts,
+    logits: torch.Tensor,
+    norm: Norm | None = None,
+) -> torch.Tensor:
+    """W_e n[b, s] + bias_e in float64, [batch, chosen, rows]; e the expert of slot s of b. x
+    [batch, chosen, columns]."""
+    rows = [
+        linear_reference(
+            x[token, slot : slot + 1], expert_matrix(matrix, experts.count, expert), norm
+        )
+        for token, used in enumerate(used_experts(logits, experts).tolist())
+        for slot, expert in enumerate(used)
+    ]
+    return torch.cat(rows).view(*x.shape[:2], -1)
+
+
+def experts_pairs_reference(
+    x: torch.Tensor, norm: Norm | None, experts: Experts, logits: torch.Tensor
+) -> Tensors:
+    """Gate and up in float64, [batch, chosen, intermediate] each. x [batch, hidden], logits
+    [batch, experts]."""
+    of_slots = x[:, None].expand(-1, experts.chosen, -1)
+    both = used_products(of_slots, experts.gate_up, experts, logits, norm)
+    return (both[..., ::2], both[..., 1::2]) if experts.interleaved else both.chunk(2, dim=-1)
+
+
 def experts_gate_up_reference(
     x: torch.Tensor, norm: Norm | None, experts: Experts, logits: torch.Tensor
 ) -> torch.Tensor:
-    """The joined gate and up in float64, [batch, chosen, intermediate]. x [batch, hidden], logits
-    [batch, experts]."""
-    rows = [
-        linear_reference(
-            x[token : token + 1], expert_matrix(experts.gate_up, experts.count, expert), norm
-        )
-        for token, used in enumerate(used_experts(logits, experts).tolist())
-        for expert in used
-    ]
-    both = torch.cat(rows).view(len(x), experts.chosen, -1)
-    gate, up = (both[..., ::2], both[..., 1::2]) if experts.interleaved else both.chunk(2, dim=-1)
-    if (clamped := experts.clamped) is None:
-        return torch.nn.functional.silu(gate) * up
-    gate, up = gate.clamp(max=clamped.limit), up.clamp(-clamped.limit, clamped.limit)
-    return (up + 1) * gate * torch.sigmoid(clamped.alpha * gate)
+    """Gate and up as `experts_pairs_reference`, joined by the activation."""
+    gate, up = experts_pairs_reference(x, norm, experts, logits)
+    return swiglu_reference(gate, up, experts.clamped or "silu")
 
 
 @triton.jit
@@ -89,6 +107,15 @@ def _program_units(
 
 
 @triton.jit
+def _store_pairs(out_ptr, up_ptr, places, gate, up, mask, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
+    if up_ptr is None:
+        gate = gated(gate, up, False, ALPHA, LIMIT)
+    else:
+        tl.store(up_ptr + places, rounded(up, up_ptr.dtype.element_ty), mask=mask)
+    tl.store(out_ptr + places, rounded(gate, out_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
 def _experts_gate_up_kernel(
     x_ptr,
     g_ptr,
@@ -98,6 +125,7 @@ def _experts_gate_up_kernel(
     scale_ptr,
     bias_ptr,
     out_ptr,
+    up_ptr,
     eps,
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
@@ -140,9 +168,7 @@ def _experts_gate_up_kernel(
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
-    activated = clamped_gated(gate, up, ALPHA, LIMIT)
-    places = out_ptr + slot * I + units
-    tl.store(places, rounded(activated, out_ptr.dtype.element_ty), mask=units < I)
+    _store_pairs(out_ptr, up_ptr, slot * I + units, gate, up, units < I, ALPHA, LIMIT)
 
 
 @triton.jit
@@ -155,6 +181,7 @@ def _experts_gate_up_batched_kernel(
     scale_ptr,
     bias_ptr,
     out_ptr,
+    up_ptr,
     eps,
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
@@ -195,24 +222,24 @@ def _experts_gate_up_batched_kernel(
             )
         gate, up = batched_product.split_pairs(sums * scale + bias)
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
-        tl.store(
-            out_ptr + (token * CHOSEN + slots)[None, :] * I + units,
-            rounded(clamped_gated(gate, up, ALPHA, LIMIT), out_ptr.dtype.element_ty),
-            mask=(units < I) & used[None, :],
-        )
+        places = (token * CHOSEN + slots)[None, :] * I + units
+        mask = (units < I) & used[None, :]
+        _store_pairs(out_ptr, up_ptr, places, gate, up, mask, ALPHA, LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertsGateUp(NormedProduct):
     """out[b, s, i] = silu(G_e[i] . n[b]) * (U_e[i] . n[b]), or as `experts.clamped` says, e the
-    expert of b with the s-th largest of `logits`, n = RMSNorm(x), or x where `norm` is None.
+    expert of b with the s-th largest of `logits`, n = RMSNorm(x), or x where `norm` is None. With
+    `up` they stay apart: out is G_e[i] . n[b] and up[b, s, i] the other.
 
-    x [batch, hidden] and out [batch, chosen, intermediate] of one dtype, logits [batch, experts],
-    contiguous; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs.
+    x [batch, hidden], out and up [batch, chosen, intermediate] of dtypes that `check_output`
+    allows, logits [batch, experts], contiguous; batch 1..64. `tile.rows` counts rows of G and U, so
+    half as many outputs.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
-            or of more than one split, or for a batch a tile below 16 x 16; a norm of several
+        ValueError: other shapes, dtypes, layouts or devices; out or up in x's memory; a tile of one
+            row or of more than one split, or for a batch a tile below 16 x 16; a norm of several
             tokens.
     """
 
@@ -222,6 +249,7 @@ class ExpertsGateUp(NormedProduct):
     logits: torch.Tensor
     out: torch.Tensor
     tile: Tile
+    up: torch.Tensor | None = None
 
     x_scale = None
 
@@ -230,8 +258,9 @@ class ExpertsGateUp(NormedProduct):
         clamped = experts.clamped
         batch = self.checked_batch(experts.gate_up)
         check_floats("logits", self.logits, (batch, experts.count), x.device)
-        check_output("out", out, (batch, experts.chosen, experts.intermediate), x)
-        check_apart("out", out, x)
+        for name, written in zip(("out", "up"), self.outputs(0), strict=False):
+            check_output(name, written, (batch, experts.chosen, experts.intermediate), x)
+            check_apart(name, written, x)
         if tile.rows < 2:
             raise ValueError("a tile of one row holds no pair of gate and up")
         g, eps = norm_arguments(self.norm, batch)
@@ -248,6 +277,7 @@ class ExpertsGateUp(NormedProduct):
             experts.correction,
             *experts.gate_up.pointers,
             out,
+            self.up,
             eps,
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
@@ -266,5 +296,11 @@ class ExpertsGateUp(NormedProduct):
         norm = () if self.norm is None else (self.norm.weight,)
         return *norm, *self.experts.read(self.experts.gate_up, len(self.x))
 
+    def outputs(self, position: int) -> Tensors:
+        return (self.out,) if self.up is None else (self.out, self.up)
+
     def reference(self, position: int) -> Tensors:
-        return (experts_gate_up_reference(self.x, self.norm, self.experts, self.logits),)
+        operands = self.x, self.norm, self.experts, self.logits
+        if self.up is not None:
+            return experts_pairs_reference(*operands)
+        return (experts_gate_up_reference(*operands),)

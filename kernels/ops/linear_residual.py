@@ -20,7 +20,7 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
 from decodescope.kernels.host.checks import check_apart, check_output
-from decodescope.kernels.host.operation import Launch, Tensors, launch
+from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import Product, product_options
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
@@ -135,7 +135,7 @@ def split_workspace(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class LinearResidual(Product):
+class LinearResidual(ResidualOperation, Product):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once. Unless it
     `adds`, what was there is neither read nor kept.
 
@@ -179,14 +179,5 @@ class LinearResidual(Product):
             **options,
         )
 
-    def outputs(self, position: int) -> Tensors:
-        return () if self.adds else (self.residual,)
-
-    @property
-    def updated(self) -> Tensors:
-        return (self.residual,) if self.adds else ()
-
     def reference(self, position: int) -> Tensors:
-        if not self.adds:
-            return (linear_reference(self.values, self.weight),)
-        return (linear_residual_reference(self.values, self.weight, self.residual),)
+        return (linear_residual_reference(self.values, self.weight, self.start),)

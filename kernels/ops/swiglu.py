@@ -1,4 +1,5 @@
-"""out = silu(gate) * up: the activation of SwiGLU, or that of GEGLU with GELU by tanh.
+"""out = silu(gate) * up: the activation of SwiGLU, or that of GEGLU with GELU by tanh, or as
+`ClampedGate` says.
 
 Bytes moved: gate and up read, out written: rows * features * 3 * itemsize.
 
@@ -15,6 +16,7 @@ import triton.language as tl
 from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
+from decodescope.kernels.host.experts import ClampedGate
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 
 Activation = Literal["silu", "gelu_tanh"]
@@ -24,9 +26,14 @@ NUM_WARPS = 4
 
 
 def swiglu_reference(
-    gate: torch.Tensor, up: torch.Tensor, activation: Activation = "silu"
+    gate: torch.Tensor, up: torch.Tensor, activation: Activation | ClampedGate = "silu"
 ) -> torch.Tensor:
-    """activation(gate) * up in float64, silu(g) = g / (1 + exp(-g)); any one shape."""
+    """activation(gate) * up in float64, silu(g) = g / (1 + exp(-g)), or as `ClampedGate` says; any
+    one shape."""
+    if isinstance(activation, ClampedGate):
+        gate = gate.double().clamp(max=activation.limit)
+        up = up.double().clamp(-activation.limit, activation.limit)
+        return (up + 1) * gate * torch.sigmoid(activation.alpha * gate)
     if activation == "silu":
         return torch.nn.functional.silu(gate.double()) * up.double()
     return torch.nn.functional.gelu(gate.double(), approximate="tanh") * up.double()
@@ -44,6 +51,8 @@ def _swiglu_kernel(
     out_stride,
     BLOCK: tl.constexpr,
     GELU: tl.constexpr,
+    ALPHA: tl.constexpr,
+    LIMIT: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -54,13 +63,13 @@ def _swiglu_kernel(
     wait_for_previous(PDL)
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row * up_stride + column, mask=mask, other=0.0).to(tl.float32)
-    out = gated(gate, up, GELU)
+    out = gated(gate, up, GELU, ALPHA, LIMIT)
     tl.store(out_ptr + row * out_stride + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class Swiglu(KernelOperation):
-    """out = activation(gate) * up, computed in float32 and rounded once.
+    """out = activation(gate) * up, or as `ClampedGate` says, computed in float32 and rounded once.
 
     gate, up, out [rows, features] of one dtype; rows may be strided, like the halves of one gate/up
     product. out may be gate or up itself.
@@ -69,10 +78,11 @@ class Swiglu(KernelOperation):
     gate: torch.Tensor
     up: torch.Tensor
     out: torch.Tensor
-    activation: Activation = "silu"
+    activation: Activation | ClampedGate = "silu"
 
     def launch(self, pdl: bool = False) -> Launch:
         gate, up = self.gate, self.up
+        clamped = self.activation if isinstance(self.activation, ClampedGate) else None
         if gate.dim() != 2:
             raise ValueError(f"gate {list(gate.shape)}: must be [rows, features]")
         rows, features = int(gate.shape[0]), int(gate.shape[1])
@@ -93,6 +103,8 @@ class Swiglu(KernelOperation):
             self.out.stride(0),
             BLOCK=BLOCK,
             GELU=self.activation == "gelu_tanh",
+            ALPHA=clamped.alpha if clamped else 1.0,
+            LIMIT=clamped.limit if clamped else None,
             PDL=pdl,
             num_warps=NUM_WARPS,
         )

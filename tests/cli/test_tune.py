@@ -10,7 +10,6 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine import environment
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 from decodescope.variants.tuning import tile_tuning
 from decodescope.variants.tuning.report import RoundSpread, TuningReport
@@ -19,7 +18,7 @@ from tests.helpers.command import Command
 SLOW, FAST, HUGE = Tile(1, 64), Tile(2, 128, 8, splits=4), Tile(4, 4096)
 TUNED = TuningReport(
     1, "m", "bf16", 1, 128, 128, 192, 60, {"o": "table"},
-    StepTiles(SLOW, SLOW, FAST, SLOW, SLOW, SLOW),
+    {"qkv": SLOW, "o": FAST, "head": SLOW},
     ((
         TunedOperation(
             "o", SLOW, FAST,

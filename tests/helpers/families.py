@@ -152,6 +152,16 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
             },
         },
     },
+    "exaone4": _OLMO2
+    | {
+        "model_type": "exaone4",
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "exaone4-no-window": _OLMO2
+    | {"model_type": "exaone4", "sliding_window": None, "layer_types": ["full_attention"] * 2},
+    "ernie": _with("ernie4_5", pad_token_id=0, use_bias=True),
+    "seed-oss": _with("seed_oss", pad_token_id=0, attention_bias=True, attention_out_bias=False),
     "phi3-partial": _with("phi3", pad_token_id=0, head_dim=40, partial_rotary_factor=0.75),
     "smollm3": _with("smollm3", pad_token_id=0, no_rope_layer_interval=2),
     "qwen2": _QWEN2 | {"tie_word_embeddings": True},
@@ -180,7 +190,7 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
     ),
     "qwen2-moe": _QWEN2 | {
         "model_type": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 2,
-        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 37, "qkv_bias": True,
+        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 141, "qkv_bias": True,
         "num_hidden_layers": 3, "mlp_only_layers": [0],
     },
     "glm4-moe": _with(
@@ -208,13 +218,18 @@ BLOCKS = [name for name in FAMILIES if name == "rope-yarn" or not name.startswit
 
 
 def build(
-    name: str, dtype: torch.dtype = torch.float32, seed: int = 0, device: str = "cpu"
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    device: str = "cpu",
+    **changes: Any,
 ) -> PreTrainedModel:
-    """The family's transformers model: weights, biases and norms random, logits well apart.
+    """The family's transformers model, with `changes` of its configuration: weights, biases and
+    norms random, logits well apart.
 
     The weights do not depend on `dtype`, but for rounding.
     """
-    config = AutoConfig.for_model(**CONFIGS[name])
+    config = AutoConfig.for_model(**CONFIGS[name] | changes)
     # Experts in groups need rows of 16 bytes each.
     # Cast afterwards, a model would round its rotary frequencies too.
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, experts_implementation="eager")

@@ -16,10 +16,13 @@ from tests.helpers import families
 LOGIT_ERROR = {"cpu": 3e-6, "cuda": 1e-4}
 
 
-def load_family(name: str, device: str, dtype: torch.dtype = torch.float32) -> LoadedModel:
+def load_family(
+    name: str, device: str, dtype: torch.dtype = torch.float32, **changes: Any
+) -> LoadedModel:
     """A family's model on `device`, allowed as many positions as a test likes."""
     torch.set_num_threads(1)
-    return LoadedModel(families.build(name, dtype, device=device), None, "random", name, None)
+    model = families.build(name, dtype, device=device, **changes)
+    return LoadedModel(model, None, "random", name, None)
 
 
 def fused(loaded: LoadedModel, workload: DecodeWorkload, spec: str = "fused") -> FusedStep:

@@ -44,12 +44,13 @@ def run_experts_down(
     logits: torch.Tensor,
     residual: torch.Tensor,
     tile: Tile,
+    adds: bool = True,
 ) -> None:
-    """Add the weighted outputs of the experts to `residual`."""
+    """Add the weighted outputs of the experts to `residual`, or write them there."""
     if len(x) == 1:
-        ExpertsDown(x, experts, logits, residual, tile).launch()
+        ExpertsDown(x, experts, logits, residual, tile, adds).launch()
         return
     size = (*x.shape[:2], residual.shape[1])
     products = torch.full(size, torch.nan, dtype=torch.float32, device=x.device)
     ExpertsDownProducts(x, experts, logits, products, tile).launch()
-    ExpertsCombine(products, experts, logits, residual).launch()
+    ExpertsCombine(products, experts, logits, residual, adds).launch()

@@ -84,7 +84,7 @@ class Layer:
     def tile(self, operation: TiledOperation, shapes: StepShapes) -> tuple[Tile, str]:
         """The tile of one of our kernels, and in words what it is and where it comes from."""
         chosen = self.tiles(shapes)
-        tile, source = chosen.tiles.of(operation), _TILE_SOURCES[chosen.sources[operation]]
+        tile, source = chosen.tiles[operation], _TILE_SOURCES[chosen.sources[operation]]
         return tile, f"tile of {tile.rows} x {tile.columns}, {source}"
 
     def normal(self) -> Callable[..., torch.Tensor]:

@@ -35,7 +35,7 @@ def race_projection(racing: Racing, subject: Subject) -> Race:
     space = new_workspace(1, 1, device)
 
     def operation(qkv: WeightMatrix) -> NormQkvRope:
-        tile = subject.tiles.qkv
+        tile = subject.tiles["qkv"]
         return NormQkvRope(x, None, qkv, rope, position, q, keys, values, tile, space)
 
     first = operation(parts.layers[0].qkv)

@@ -58,8 +58,8 @@ def operands_of(
     parts = meta_parts(family, dtype, spec)
     shapes = step_shapes(parts, batch, CONTEXT + 1)
     tiles = interpreter_tiles(shapes) if device == "cpu" else default_tiles(shapes, 132)
-    tiles = replace(tiles, attention=Tile(1, 16, splits=2), o=replace(tiles.o, splits=2))
-    return Operands(parts, batch, CONTEXT, tiles, device, spec)
+    splitting = {"attention": Tile(1, 16, splits=2), "o": replace(tiles["o"], splits=2)}
+    return Operands(parts, batch, CONTEXT, {**tiles, **splitting}, device, spec)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_plain_products_agree_with_their_reference_too(device: str) -> None:
         torch.empty(1, like.o.rows, device="meta"),
     )
     for norm in (None, replace(like.input_norm, weight=torch.empty(like.o.columns, device="meta"))):
-        linear = operands.like(Linear(x, like.o, out, operands.tiles.gate_up, norm), 0, {})
+        linear = operands.like(Linear(x, like.o, out, operands.tiles["gate_up"], norm), 0, {})
         assert operation_error(linear, 0, pdl=False) < TOLERANCES[torch.float32]
         norm_bytes = 0 if norm is None else norm.weight.nbytes
         assert linear.bytes_moved(0) == like.o.bytes_read + x.nbytes + out.nbytes + norm_bytes

@@ -19,6 +19,7 @@ from decodescope.kernels.ops.experts_gate_up import (
     experts_gate_up_reference,
     used_experts,
 )
+from decodescope.kernels.ops.swiglu import Swiglu
 from tests.helpers.kernel_inputs import relative_error, run_experts_down
 from tests.helpers.refusals import refuses
 
@@ -32,6 +33,7 @@ SHAPES = [
     (3, 6, 2, 16, 40, Tile(16, 64)),
     (17, 9, 4, 5, 24, Tile(32, 32)),
     (2, 20, 20, 3, 16, Tile(16, 16)),
+    (3, 1, 1, 7, 33, Tile(16, 16)),
     # More experts than are compared at once.
     (17, 70, 2, 9, 30, Tile(16, 16, num_stages=2)),
 ]
@@ -80,6 +82,35 @@ def test_weighted_sums_are_added_to_the_residual(
     run_experts_down(x, experts, logits, again, tile)
     assert_close(residual, expected)
     assert torch.equal(residual, again)
+
+
+@pytest.mark.parametrize("clamped", [None, ClampedGate(1.6, 0.4)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_is_one_launch_may_be_several(batch, clamped, inputs, assert_close) -> None:
+    make = inputs(torch.float32)
+    experts = replace(
+        experts_of(make, 6, 3, 13, 40, biased=True),
+        clamped=clamped,
+        interleaved=clamped is not None,
+    )
+    x, logits = make.random(batch, 40), make.random(batch, 6, seed=4)
+    gate, up, out = (make.poisoned(batch, 3, 13) for _ in range(3))
+    apart = ExpertsGateUp(x, None, experts, logits, gate, Tile(16, 64), up)
+    expected_gate, expected_up = apart.reference(0)
+    apart.launch()
+    assert apart.outputs(0) == (gate, up)
+    assert_close(gate, expected_gate)
+    assert_close(up, expected_up)
+    rows = (each.flatten(0, 1) for each in (gate, up, out))
+    Swiglu(*rows, clamped or "silu").launch()
+    assert_close(out, experts_gate_up_reference(x, None, experts, logits))
+    residual = make.poisoned(batch, 40)
+    run_experts_down(out, experts, logits, residual, Tile(16, 16), adds=False)
+    zeros = torch.zeros_like(residual)
+    assert_close(residual, experts_down_reference(out, experts, logits, zeros))
+    down = ExpertsDown(out, experts, logits, residual, Tile(16, 16), adds=False)
+    assert (down.outputs(0), down.updated) == ((residual,), ())
+    assert_close(residual, *down.reference(0))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -316,6 +347,7 @@ test_refuses = refuses(
                 ),
             ]
         ),
+        (ExpertsGateUp(X, None, _experts(), LOGITS, OUT, TILE, X).launch, r"up .*\[1, 2, 8\]"),
         *(
             (ExpertsDown(x, _experts(), logits, residual, tile).launch, complaint)
             for x, logits, residual, tile, complaint in [

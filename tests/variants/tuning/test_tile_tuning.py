@@ -43,7 +43,7 @@ from tests.helpers import families
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.sizes import DENSE_OPERATIONS, H200
 
-START = StepTiles(*(Tile(1, 64),) * 6)
+START: StepTiles = dict.fromkeys(DENSE_OPERATIONS, Tile(1, 64))
 FUSED = VariantSpec("fused")
 WORKLOAD = DecodeWorkload(1, 20, 8, "fp32")
 
@@ -75,8 +75,9 @@ class Passes:
     ) -> TunedTiles:
         self.starts.append(start)
         self.operations.add(operations)
-        rows = start.head.rows // 2 if start.head.rows > 4 else start.head.rows
-        return TunedTiles(replace(start, head=replace(start.head, rows=rows)), ())
+        head = start["head"]
+        halved = replace(head, rows=head.rows // 2 if head.rows > 4 else head.rows)
+        return TunedTiles({**start, "head": halved}, ())
 
 
 @pytest.mark.parametrize(("rows", "passes", "end"), [(4, 1, 4), (8, 2, 4), (32, 2, 8)])
@@ -85,18 +86,18 @@ def test_each_pass_starts_from_the_last_until_nothing_changes(
 ) -> None:
     tuner = Passes()
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
-    start = replace(START, head=Tile(rows, 64))
+    start: StepTiles = {**START, "head": Tile(rows, 64)}
     tiles, results = tune_in_passes(
         lambda _: lambda: None, start, DENSE_OPERATIONS, None, H200, silent
     )
-    assert tiles.head.rows == end
+    assert tiles["head"].rows == end
     assert len(results) == passes
-    assert [found.head.rows for found in tuner.starts] == [rows, rows // 2][:passes]
+    assert [found["head"].rows for found in tuner.starts] == [rows, rows // 2][:passes]
 
 
 def test_both_steps_are_timed_in_turn() -> None:
     launched: list[StepTiles] = []
-    other = replace(START, o=Tile(2, 64))
+    other: StepTiles = {**START, "o": Tile(2, 64)}
     clock = FakeClock(*[8.0] * REPLAYS, *[6.0] * REPLAYS)
     before, after = time_both(lambda tiles: lambda: launched.append(tiles), START, other, clock)
     assert launched == [START, other] * tile_tuning.ROUNDS
@@ -145,7 +146,8 @@ def test_the_tiles_found_are_kept_and_written_down(
     shapes = step_shapes(parts, 1, WORKLOAD.cache_length)
     start = interpreter_tiles(shapes)
     assert result.position == 24
-    assert result.tiles == replace(start, head=replace(start.head, rows=start.head.rows // 4))
+    head = start["head"]
+    assert result.tiles == {**start, "head": replace(head, rows=head.rows // 4)}
     expected = tiles_by_key(shapes, result.tiles)
     assert cached_tiles(H200, tmp_path / "cache") == expected
     assert any(line.startswith(f"kept for later runs in {tmp_path / 'cache'}") for line in said)

@@ -91,7 +91,8 @@ class FusedModel:
     @property
     def intermediate(self) -> int:
         """Elements between the two halves of the widest MLP of a token."""
-        return max(layer.mlp.width for layer in self.layers)
+        mlps = (mlp for layer in self.layers for mlp in (layer.mlp, layer.shared))
+        return max(mlp.width for mlp in mlps if mlp is not None)
 
     @property
     def dense(self) -> DenseMlp | None:

@@ -126,6 +126,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
     multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
     half = torch.float16 if multiplied_in_half else parts.dtype
+    gated = half if spec.uses("gate_up") else parts.dtype
     mixtures = parts.mixtures
     experts, chosen = (mixtures[0].count, mixtures[0].chosen) if mixtures else (0, 0)
     corrected = any(each.correction is not None for each in mixtures)
@@ -137,9 +138,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         attended=zeros(
             parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
         ),
-        activation=zeros(
-            parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype
-        ).flatten(),
+        activation=zeros(parts.intermediate, dtype=gated).flatten(),
         router_logits=torch.zeros(
             len(mixtures),
             batch,
@@ -148,7 +147,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
             device=parts.device,
         ),
         expert_outputs=zeros(chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
-        shared=zeros(parts.shared.width if parts.shared else 0, dtype=half).flatten(),
+        shared=zeros(parts.shared.width if parts.shared else 0, dtype=gated).flatten(),
         shared_gate=zeros(1),
         logits=zeros(parts.vocab, dtype=torch.float32),
         codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),
@@ -170,7 +169,7 @@ def step_workspace(
 ) -> Workspace:
     """A workspace that is large enough for every launch of a step with these tiles."""
     layer = parts.layers[0]
-    splits = tiles.attention.splits
+    splits = tiles["attention"].splits
     needs = [
         (0, 1),
         (batch * layer.qkv.rows, parts.heads + parts.kv_heads),
@@ -178,11 +177,11 @@ def step_workspace(
             workspace_floats(batch, parts.heads, parts.head_dim, splits),
             workspace_counters(batch, parts.heads, splits),
         ),
-        split_workspace(layer.o, tiles.o, batch),
+        split_workspace(layer.o, tiles["o"], batch),
     ]
     if parts.dense is not None:
-        needs.append(split_workspace(parts.dense.down, tiles.of("down"), batch))
+        needs.append(split_workspace(parts.dense.down, tiles["down"], batch))
     if parts.shared is not None:
-        needs.append(split_workspace(parts.shared.down, tiles.of("shared_down"), batch))
+        needs.append(split_workspace(parts.shared.down, tiles["shared_down"], batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
     return new_workspace(floats, counters, device)

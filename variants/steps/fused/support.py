@@ -11,6 +11,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.kernels.ops.swiglu import Activation
+from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
@@ -101,30 +102,34 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
 
 
 def _reasons(config: Any) -> Iterator[str]:
+    family = families()[config.model_type]
     # Gemma's field; transformers ignores hidden_act there.
-    activation = getattr(config, "hidden_activation", None) or config.hidden_act
-    names = _ACTIVATIONS[families()[config.model_type].activation]
-    if activation not in names:
-        yield f"the activation {activation} (only {names[0]})"
+    field = "hidden_activation" if getattr(config, "hidden_activation", None) else "hidden_act"
+    names = _ACTIVATIONS[family.activation]
+    if (activation := getattr(config, field)) not in names:
+        yield f"{field} {activation} (only {names[0]})"
     size = head_dim(config)
     if size % 2 or not MIN_HEAD_DIM <= size <= MAX_HEAD_DIM:
         yield f"head_dim {size} (only even ones from {MIN_HEAD_DIM} to {MAX_HEAD_DIM})"
     if config.num_attention_heads % config.num_key_value_heads:
         yield (
-            f"{config.num_attention_heads} heads on {config.num_key_value_heads} KV heads "
-            "(must be a multiple)"
+            f"num_attention_heads {config.num_attention_heads} (only a multiple of "
+            f"num_key_value_heads, {config.num_key_value_heads})"
         )
     # Some families have parameters for each kind of layer, without a part.
     rotated = config.rope_parameters.get("partial_rotary_factor") or 1.0
-    if rotated != 1 and not families()[config.model_type].rotates_part:
+    if rotated != 1 and not family.rotates_part:
         yield f"partial_rotary_factor {rotated} (only whole heads)"
     elif int(size * rotated) not in range(2, size + 1, 2):
         yield f"partial_rotary_factor {rotated} of head_dim {size} (only of an even part)"
+    count, chosen = expert_counts(config)
+    if not 1 <= chosen <= count:
+        yield f"num_experts_per_tok {chosen} of {count} experts"
     known = {"full_attention", "sliding_attention"}
     if unknown := set(getattr(config, "layer_types", None) or ()) - known:
-        yield f"{', '.join(sorted(unknown))} (only full and sliding attention)"
+        yield f"layer_types with {', '.join(sorted(unknown))} (only full and sliding attention)"
     else:
-        yield from families()[config.model_type].reasons(config)
+        yield from family.reasons(config)
 
 
 def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
@@ -135,10 +140,5 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
     if spec.narrow and not family.quantizable:
         return f"{fields['model_type']} with weights in {spec.weight_format}"
     if declared_formats(fields):
-        return "experts stored in FP8 or INT8 (only those that a variant quantises)"
-    if spec.fp8_x:
-        return "experts with activations in FP8"
-    left_out = {"gate_up", "residual"} & spec.without
-    if left_out:
-        return f"experts without {' and '.join(sorted(left_out))}, which are one launch"
-    return None
+        return "experts in FP8 or INT8 by quantization_config (only those that a variant quantises)"
+    return "experts with activations in FP8" if spec.fp8_x else None

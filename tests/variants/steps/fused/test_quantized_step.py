@@ -80,9 +80,15 @@ def test_head_and_embedding_are_chosen(family: str, words: str, device: str) -> 
     assert_agrees(family, f"fused+int8+{words}", 1, device, steps=1)
 
 
-@pytest.mark.parametrize("left_out", ["qkv", "rope", "gate_up", "head", "residual", "norm"])
-def test_parts_can_be_left_out(left_out: str, device: str) -> None:
-    assert_agrees("qwen2", f"fused+fp8_e4m3-{left_out}", 1, device, steps=1)
+@pytest.mark.parametrize(
+    ("family", "left_out"),
+    [
+        *(("qwen2", part) for part in ("qkv", "rope", "gate_up", "head", "residual", "norm")),
+        ("qwen2-moe", "gate_up-residual"),
+    ],
+)
+def test_parts_can_be_left_out(family: str, left_out: str, device: str) -> None:
+    assert_agrees(family, f"fused+fp8_e4m3-{left_out}", 1, device, steps=1)
 
 
 @pytest.mark.parametrize(

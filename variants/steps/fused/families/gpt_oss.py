@@ -4,7 +4,6 @@ transformers stores the matrices of experts with a row for each input. They are 
 row for each output, and its parameters become views of them.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from decodescope.variants.model.quantized_weights import Mxfp4Experts
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.llama import layer_with
-from decodescope.variants.steps.fused.families.mixtures import chosen_reasons
 from decodescope.variants.steps.fused.merging import matrix_of
 
 
@@ -48,9 +46,4 @@ def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> Weig
     return WeightMatrix(outputs.flatten(0, 1), bias=bias.detach().flatten())
 
 
-def _reasons(config: Any) -> Iterator[str]:
-    yield from chosen_reasons(config, config.num_local_experts)
-
-
-GPT_OSS = Family(_layer, _reasons, is_mixture=True, quantizable=False, angles_once=True)
-FAMILIES = {"gpt_oss": GPT_OSS}
+FAMILIES = {"gpt_oss": Family(_layer, is_mixture=True, quantizable=False, angles_once=True)}

@@ -24,5 +24,4 @@ def _whole(config: Any, parts: FusedModel) -> FusedModel:
     )
 
 
-GRANITE = Family(_layer, whole=_whole)
-FAMILIES = {"granite": GRANITE}
+FAMILIES = {"granite": Family(_layer, whole=_whole)}

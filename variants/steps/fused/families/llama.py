@@ -1,7 +1,8 @@
-"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4: biases, QK-norm and merged projections as they
-are."""
+"""Llama 2 and 3, Mistral, Qwen2 and 3, Phi-3 and 4, Seed-OSS, Ernie 4.5, SmolLM 3: biases, QK-norm
+and merged projections as they are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from decodescope.kernels.host.experts import Experts
@@ -43,11 +44,17 @@ def _joined(module: Any, merged: str, *parts: str) -> WeightMatrix:
     return matrix_of(*(getattr(module, name) for name in names))
 
 
+def _smollm3_layer(layer: Any, window: int | None) -> FusedLayer:
+    """Every fourth layer has no rotation."""
+    return replace(dense_layer(layer, window), rope="" if layer.self_attn.use_rope else None)
+
+
 def _llama_reasons(config: Any) -> Iterator[str]:
     """Its attention has no window whatever the config says, but transformers' cache follows it."""
-    types = getattr(config, "layer_types", None) or ()
-    if getattr(config, "sliding_window", None) is not None or "sliding_attention" in types:
-        yield "a sliding window in a llama model"
+    if (window := getattr(config, "sliding_window", None)) is not None:
+        yield f"sliding_window {window} in a llama model"
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        yield "layer_types with sliding_attention in a llama model"
 
 
 def _mistral_reasons(config: Any) -> Iterator[str]:
@@ -58,8 +65,13 @@ def _mistral_reasons(config: Any) -> Iterator[str]:
         yield f"layer_types other than {expected} in a mistral model of window {window}"
 
 
-LLAMA = Family(dense_layer, _llama_reasons)
-MISTRAL = Family(dense_layer, _mistral_reasons)
-QWEN = Family(dense_layer)
-PHI3 = Family(dense_layer, rotates_part=True)
-FAMILIES = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN, "qwen3": QWEN, "phi3": PHI3}
+FAMILIES = {
+    "llama": Family(dense_layer, _llama_reasons),
+    "mistral": Family(dense_layer, _mistral_reasons),
+    "qwen2": Family(dense_layer),
+    "qwen3": Family(dense_layer),
+    "seed_oss": Family(dense_layer),
+    "smollm3": Family(_smollm3_layer),
+    "phi3": Family(dense_layer, rotates_part=True),
+    "ernie4_5": Family(dense_layer, rotates_neighbours=True),
+}

@@ -39,33 +39,16 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     return read
 
 
-def chosen_reasons(config: Any, count: int) -> Iterator[str]:
-    if not 1 <= config.num_experts_per_tok <= count:
-        yield f"{config.num_experts_per_tok} experts a token of {count}"
-
-
-def _mixtral_reasons(config: Any) -> Iterator[str]:
-    yield from chosen_reasons(config, config.num_local_experts)
-
-
-def _qwen_reasons(config: Any) -> Iterator[str]:
-    yield from chosen_reasons(config, config.num_experts)
-
-
 def _glm_reasons(config: Any) -> Iterator[str]:
-    yield from chosen_reasons(config, config.n_routed_experts)
     if config.n_group != 1:
         yield f"n_group {config.n_group} (only experts in one group)"
     if not config.norm_topk_prob:
         yield "norm_topk_prob false (only weights that are divided by their sum)"
 
 
-MIXTRAL = Family(_layer, _mixtral_reasons, is_mixture=True)
-QWEN_MOE = Family(_layer, _qwen_reasons, is_mixture=True)
-GLM4_MOE = Family(_layer, _glm_reasons, is_mixture=True, rotates_part=True)
 FAMILIES = {
-    "mixtral": MIXTRAL,
-    "qwen2_moe": QWEN_MOE,
-    "qwen3_moe": QWEN_MOE,
-    "glm4_moe": GLM4_MOE,
+    "mixtral": Family(_layer, is_mixture=True),
+    "qwen2_moe": Family(_layer, is_mixture=True),
+    "qwen3_moe": Family(_layer, is_mixture=True),
+    "glm4_moe": Family(_layer, _glm_reasons, is_mixture=True, rotates_part=True),
 }

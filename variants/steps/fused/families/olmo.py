@@ -1,6 +1,7 @@
-"""OLMo 2 and OLMo 3: norms after attention and MLP, and one norm for all heads of Q and of K.
+"""OLMo 2, OLMo 3 and EXAONE 4: norms after attention and MLP, and of Q and K.
 
-OLMo 3 has sliding windows, and a rotation for each kind of layer.
+OLMo has one norm for all heads. OLMo 3 has sliding windows, and a rotation for each kind of layer.
+Among layers with windows, EXAONE 4 does not rotate in those without.
 """
 
 from dataclasses import replace
@@ -31,6 +32,13 @@ def _layer_of_a_kind(layer: Any, window: int | None) -> FusedLayer:
     return replace(_layer(layer, window), rope=layer.self_attn.attention_type)
 
 
-OLMO2 = Family(_layer)
-OLMO3 = Family(_layer_of_a_kind)
-FAMILIES = {"olmo2": OLMO2, "olmo3": OLMO3}
+def _layer_of_exaone(layer: Any, window: int | None) -> FusedLayer:
+    rotates = window is not None or layer.self_attn.sliding_window is None
+    return replace(_layer(layer, window), rope="" if rotates else None)
+
+
+FAMILIES = {
+    "olmo2": Family(_layer),
+    "olmo3": Family(_layer_of_a_kind),
+    "exaone4": Family(_layer_of_exaone),
+}

@@ -26,7 +26,7 @@ def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLay
     q = _queries(builder, path, layer, source, rows, scales)
     attended = _attended(builder, f"{path}/decode_attention", layer, q, rows, scales)
     norm = layer.attention_output_norm
-    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles.o, norm, norm_path)
+    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles["o"], norm, norm_path)
 
 
 def _queries(
@@ -51,7 +51,7 @@ def _queries(
             position,
             buffers.q,
             *rows,
-            builder.tiles.qkv,
+            builder.tiles["qkv"],
             plan.workspace,
             layer.qk_norm,
             scales,
@@ -71,7 +71,7 @@ def _queries(
 
 def _projected(builder: StepBuilder, path: str, layer: FusedLayer, source: Source) -> Tensors:
     """Q, K and V [batch, heads, head_dim] as the products give them; Q is contiguous."""
-    buffers, tile = builder.buffers, builder.tiles.qkv
+    buffers, tile = builder.buffers, builder.tiles["qkv"]
     outputs = (buffers.q, buffers.k, buffers.v)
     if not builder.spec.uses("qkv"):
         rows = [out[0].numel() for out in outputs]
@@ -109,7 +109,7 @@ def _attended(
         builder.buffers.position,
         plan.parts.scale,
         out,
-        builder.tiles.attention,
+        builder.tiles["attention"],
         plan.workspace,
         layer.window,
         scales,

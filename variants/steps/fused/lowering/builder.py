@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from decodescope.kernels.host.operation import Operation
+from decodescope.kernels.host.operation import Operation, ResidualOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import Linear
@@ -130,22 +130,38 @@ class StepBuilder:
         norm_path: str = "",
     ) -> None:
         """Add W x, or its `norm`, to the residual stream, or leave that to what comes next."""
-        buffers, workspace = self.buffers, self.plan.workspace
-        self.add_left()
         source = self.quantized(f"{path.rpartition('/')[0]}/quantize", Source(x), weight)
-        if not self.spec.uses("residual"):
-            self.linear(path, source, weight, buffers.added, tile)
-            if norm is not None:
-                self.add(norm_path, RmsNorm(buffers.added, norm, buffers.added))
-            self._left = _Left(f"{path.rpartition('/')[0]}/residual", None)
-        elif norm is not None:
-            memory = buffers.added, tile, workspace
-            product = LinearResidual(source.x, weight, *memory, source.scale, adds=False)
-            self.add(path, product)
+        product = partial(
+            LinearResidual,
+            source.x,
+            weight,
+            tile=tile,
+            workspace=self.plan.workspace,
+            x_scale=source.scale,
+        )
+        self.add_residual(path, product, norm, norm_path)
+
+    def add_residual(
+        self,
+        path: str,
+        operation: Callable[..., ResidualOperation],
+        norm: Norm | None = None,
+        norm_path: str = "",
+    ) -> None:
+        """Add the result of `operation(residual, adds=...)`, or its `norm`, to the residual stream,
+        or leave that to what comes next."""
+        self.add_left()
+        uses_residual, added = self.spec.uses("residual"), self.buffers.added
+        if uses_residual and norm is None:
+            self.add(f"{path}+residual", operation(self.buffers.x))
+            return
+        self.add(path, operation(added, adds=False))
+        if uses_residual:
             self._left = _Left(norm_path, norm)
-        else:
-            memory = buffers.x, tile, workspace
-            self.add(f"{path}+residual", LinearResidual(source.x, weight, *memory, source.scale))
+            return
+        if norm is not None:
+            self.add(norm_path, RmsNorm(added, norm, added))
+        self._left = _Left(f"{path.rpartition('/')[0]}/residual", None)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:

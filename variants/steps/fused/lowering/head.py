@@ -32,7 +32,7 @@ class Sample(Operation):
 def lower_head(builder: StepBuilder, keep_logits: bool) -> None:
     """The operations that end a step. With `keep_logits` the logits stay in their buffer."""
     plan, parts, buffers = builder.plan, builder.plan.parts, builder.buffers
-    tile = builder.tiles.head
+    tile = builder.tiles["head"]
     source = builder.normed("model/final_norm", parts.final_norm, parts.head)
     path = "model/lm_head" if source.norm is None else "model/final_norm+lm_head"
     if not builder.spec.uses("head"):

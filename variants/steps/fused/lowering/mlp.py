@@ -1,5 +1,7 @@
 """The MLP of a layer, dense or a mixture of experts."""
 
+from functools import partial
+
 import torch
 
 from decodescope.kernels.host.experts import Experts
@@ -30,9 +32,9 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
     if isinstance(mlp, Experts):
         _mixture(builder, path, source, mlp, layer)
     else:
-        memory_of = builder.buffers.activation, builder.tiles.of("gate_up")
+        memory_of = builder.buffers.activation, builder.tiles["gate_up"]
         activation = _gated(builder, path, source, mlp, *memory_of)
-        memory = activation, mlp.down, builder.tiles.of("down")
+        memory = activation, mlp.down, builder.tiles["down"]
         builder.add_product(f"{path}/down_proj", *memory, layer.mlp_output_norm, norm_path)
 
 
@@ -71,14 +73,14 @@ def _mixture(
         _experts(builder, path, source, mlp)
         return
     buffers, tiles, inside = builder.buffers, builder.tiles, f"{path}/shared_expert"
-    memory = buffers.shared, tiles.of("shared_gate_up")
+    memory = buffers.shared, tiles["shared_gate_up"]
     activation = _gated(builder, inside, source, layer.shared, *memory)
     if layer.shared_gate is not None:
         logit = buffers.shared_gate
-        builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles.of("router"))
+        builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles["router"])
         builder.call(f"{inside}/gate", scale_by_sigmoid, activation, logit)
     _experts(builder, path, source, mlp)
-    down = layer.shared.down, tiles.of("shared_down")
+    down = layer.shared.down, tiles["shared_down"]
     builder.add_product(f"{inside}/down_proj", activation, *down)
 
 
@@ -87,18 +89,26 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
     a batch leave the sum over a token's experts to a launch of its own."""
     buffers, tiles = builder.buffers, builder.tiles
     logits = next(builder.router_logits)
-    builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
-    activation = builder.rows(buffers.activation, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
-    tile = tiles.of("experts_gate_up")
-    gated = ExpertsGateUp(source.x, source.norm, mlp, logits, activation, tile)
-    builder.add(f"{path}/experts_gate_up+silu", gated)
-    tile = tiles.of("experts_down")
+    builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
+    activation, gate, up = (
+        builder.rows(buffer, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
+        for buffer in (buffers.activation, buffers.gate, buffers.up)
+    )
+    gate_up = partial(ExpertsGateUp, source.x, source.norm, mlp, logits)
+    tile = tiles["experts_gate_up"]
+    if builder.spec.uses("gate_up"):
+        builder.add(f"{path}/experts_gate_up+silu", gate_up(activation, tile))
+    else:
+        builder.add(f"{path}/experts_gate_up", gate_up(gate, tile, up))
+        memory = gate.flatten(0, 1), up.flatten(0, 1), activation.flatten(0, 1)
+        builder.add(f"{path}/silu", Swiglu(*memory, mlp.clamped or "silu"))
+    tile = tiles["experts_down"]
     if len(source.x) == 1:
-        weighted = ExpertsDown(activation, mlp, logits, buffers.x, tile)
-        builder.add(f"{path}/experts_down+residual", weighted)
+        weighted = partial(ExpertsDown, activation, mlp, logits, tile=tile)
+        builder.add_residual(f"{path}/experts_down", weighted)
         return
     outputs = buffers.expert_outputs
     products = ExpertsDownProducts(activation, mlp, logits, outputs, tile)
     builder.add(f"{path}/experts_down", products)
-    combined = ExpertsCombine(outputs, mlp, logits, buffers.x)
-    builder.add(f"{path}/experts_combine+residual", combined)
+    combined = partial(ExpertsCombine, outputs, mlp, logits)
+    builder.add_residual(f"{path}/experts_combine", combined)

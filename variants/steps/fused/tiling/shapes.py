@@ -1,7 +1,7 @@
 """The sizes that tiles depend on, and the operations of a decode step that have a tile."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from decodescope.kernels.host.tile import Tile
@@ -23,32 +23,9 @@ TiledOperation = Literal[
     "shared_down",
     "head",
 ]
+# The tile of each operation of a step that has one; all layers share it.
+StepTiles = Mapping[TiledOperation, Tile]
 _FUSED = VariantSpec("fused")
-
-
-@dataclass(frozen=True, slots=True)
-class StepTiles:
-    """One tile for each kind of launch of a step; all layers share them. None: not in the step."""
-
-    qkv: Tile
-    attention: Tile
-    o: Tile
-    gate_up: Tile | None
-    down: Tile | None
-    head: Tile
-    router: Tile | None = None
-    experts_gate_up: Tile | None = None
-    experts_down: Tile | None = None
-    shared_gate_up: Tile | None = None
-    shared_down: Tile | None = None
-
-    def of(self, operation: TiledOperation) -> Tile:
-        tile: Tile | None = getattr(self, operation)
-        assert tile is not None, f"a step without {operation}"
-        return tile
-
-    def with_tile(self, operation: TiledOperation, tile: Tile) -> "StepTiles":
-        return replace(self, **{operation: tile})
 
 
 @dataclass(frozen=True, slots=True)

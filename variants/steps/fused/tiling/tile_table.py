@@ -40,7 +40,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     power_of_2_from,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
-from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates, tile_fits
+from decodescope.variants.steps.fused.tiling.tiles import tile_candidates, tile_fits
 
 # A GEMM by itself (`benchmarks/gemm/split_k_gemm.py`), whose tiles the bundled table holds.
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
@@ -100,7 +100,7 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
         "cache": cached_tiles(gpu, folder or cache_folder()),
         "table": shipped_table().get(gpu.name, {}),
     }
-    tiles = default_tiles(shapes, gpu.multiprocessors)
+    tiles: dict[TiledOperation, Tile] = {}
     sources: dict[TiledOperation, TileSource] = {}
     for operation in shapes.operations:
         key = tile_key(operation, shapes)
@@ -110,8 +110,7 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
             if key in known and tile_fits(known[key], operation, shapes, gpu)
         )
         default: tuple[TileSource, Tile] = ("default", tile_candidates(operation, shapes, gpu)[0])
-        sources[operation], tile = next(fitting, default)
-        tiles = tiles.with_tile(operation, tile)
+        sources[operation], tiles[operation] = next(fitting, default)
     return ChosenTiles(tiles, sources)
 
 
@@ -159,7 +158,7 @@ def tiles_by_key(
     shapes: StepShapes, tiles: StepTiles, operations: Iterable[TiledOperation] | None = None
 ) -> dict[TileKey, Tile]:
     """The tiles of `operations`, None for all of the step's, by what they were measured for."""
-    return {tile_key(name, shapes): tiles.of(name) for name in operations or shapes.operations}
+    return {tile_key(name, shapes): tiles[name] for name in operations or shapes.operations}
 
 
 def decode_table(data: bytes) -> TileTable:

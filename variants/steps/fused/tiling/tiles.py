@@ -4,8 +4,6 @@ The defaults are what was measured at batch 1 on one H200, and reasoning elsewhe
 and always give tiles that run. `tuner` finds better ones, and `tile_table` keeps them.
 """
 
-from collections.abc import Callable
-
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.attention_tiles import AttentionTiles
@@ -26,9 +24,10 @@ MAX_CANDIDATES = 24
 
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
-    return _step_tiles(
-        shapes, lambda name: _kind(name, shapes).default(name, shapes, multiprocessors)
-    )
+    return {
+        name: kind_of(name, shapes).default(name, shapes, multiprocessors)
+        for name in shapes.operations
+    }
 
 
 def interpreter_tiles(shapes: StepShapes) -> StepTiles:
@@ -43,7 +42,7 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
         least = MIN_DOT if shapes.batch > 1 else DECLARATIONS[operation].least_rows
         return Tile(max(least, power_of_2_from(rows)), columns)
 
-    return _step_tiles(shapes, tile)
+    return {name: tile(name) for name in shapes.operations}
 
 
 def tile_candidates(
@@ -55,7 +54,7 @@ def tile_candidates(
     Raises:
         MissingRequirement: none fits the GPU's shared memory; names the limit.
     """
-    kind = _kind(operation, shapes)
+    kind = kind_of(operation, shapes)
     start = kind.default(operation, shapes, gpu.multiprocessors)
     tiles = dict.fromkeys((start, *kind.around(start, operation, shapes)))
     fitting = [tile for tile in tiles if tile_fits(tile, operation, shapes, gpu)]
@@ -70,17 +69,12 @@ def tile_candidates(
 
 def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
-    kind = _kind(operation, shapes)
+    kind = kind_of(operation, shapes)
     fits = kind.fits(tile, operation, shapes)
     return fits and kind.shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
 
 
-def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-    """Upper bound of the shared memory of one program of the operation."""
-    return _kind(operation, shapes).shared_bytes(tile, operation, shapes)
-
-
-def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
+def kind_of(operation: TiledOperation, shapes: StepShapes) -> TileKind:
     if operation == "attention":
         return AttentionTiles()
     packed = shapes.element_bytes(operation) == 0
@@ -90,8 +84,3 @@ def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
         return PackedTiles()
     narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
     return NarrowTiles() if narrow else VectorTiles()
-
-
-def _step_tiles(shapes: StepShapes, tile: Callable[[TiledOperation], Tile]) -> StepTiles:
-    tiles: dict[str, Tile | None] = dict.fromkeys(("gate_up", "down"))
-    return StepTiles(**tiles | {name: tile(name) for name in shapes.operations})  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def tune_tiles(
     for operation in TUNING_ORDER:
         if operation in choices:
             result = _tune_operation(operation, tiles, choices[operation], step_ns)
-            tiles = tiles.with_tile(operation, result.chosen)
+            tiles = {**tiles, operation: result.chosen}
             tuned.append(result)
             say(_summary(result))
     return TunedTiles(tiles, tuple(tuned))
@@ -123,12 +123,11 @@ def tune_model(
         MissingRequirement: no tile of an operation fits the GPU; names the limit.
     """
     choices = {operation: tile_candidates(operation, shapes, gpu) for operation in operations}
-    number = sum(len(tiles) for tiles in choices.values())
-    say(f"compiling and measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
-    trials = (start.with_tile(name, tile) for name, tiles in choices.items() for tile in tiles)
+    trials = [(operation, tile) for operation, tiles in choices.items() for tile in tiles]
+    say(f"compiling and measuring {len(trials)} tiles of {', '.join(choices)} on {gpu.name}")
     # The kernels that all steps share come first. A tile refused here is refused again below.
     launch_with(start)()
-    launch_all(trials, lambda tiles: launch_with(tiles)())
+    launch_all(trials, lambda trial: launch_with({**start, trial[0]: trial[1]})())
     clock = DeviceClock()
     return tune_tiles(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 
@@ -141,16 +140,16 @@ def graph_step_ns(launch: Callable[[], None], clock: DeviceClock) -> float:
 def _tune_operation(
     operation: TiledOperation, tiles: StepTiles, choices: Sequence[Tile], step_ns: StepTimer
 ) -> TunedOperation:
-    before = tiles.of(operation)
+    before = tiles[operation]
     trials = [Trial(before, step_ns(tiles))]
     rivals = (tile for tile in dict.fromkeys(choices) if tile != before)
-    trials += (_trial(tiles.with_tile(operation, tile), operation, step_ns) for tile in rivals)
+    trials += (_trial({**tiles, operation: tile}, operation, step_ns) for tile in rivals)
     ranking = tuple(sorted(trials, key=lambda trial: (trial.step_ns is None, trial.step_ns)))
     rival = ranking[0].tile
     if rival == before:
         return TunedOperation(operation, before, before, ranking, (), ())
     # In turn, so that clock drift affects both.
-    new_tiles = tiles.with_tile(operation, rival)
+    new_tiles = {**tiles, operation: rival}
     old, new = zip(*((step_ns(tiles), step_ns(new_tiles)) for _ in range(DUEL_ROUNDS)), strict=True)
     chosen = rival if max(new) < min(old) else before
     return TunedOperation(operation, before, chosen, ranking, old, new)
@@ -158,9 +157,9 @@ def _tune_operation(
 
 def _trial(tiles: StepTiles, operation: TiledOperation, step_ns: StepTimer) -> Trial:
     try:
-        return Trial(tiles.of(operation), step_ns(tiles))
+        return Trial(tiles[operation], step_ns(tiles))
     except (OutOfResources, PTXASError, ValueError) as error:
-        return Trial(tiles.of(operation), None, str(error))
+        return Trial(tiles[operation], None, str(error))
 
 
 def _summary(result: TunedOperation) -> str:

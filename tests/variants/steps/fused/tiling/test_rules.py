@@ -6,7 +6,7 @@ import pytest
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.source import presets
-from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
+from decodescope.variants.steps.fused.tiling.shapes import TiledOperation
 from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
 from tests.helpers.sizes import H200, SMALL_GPU, preset_shapes
@@ -14,28 +14,28 @@ from tests.helpers.sizes import H200, SMALL_GPU, preset_shapes
 
 def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
     tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
-    assert tiles == StepTiles(
-        qkv=Tile(8, 2048, 4),
-        attention=Tile(1, 128, 4, splits=16),
-        o=Tile(4, 2048, 2),
-        gate_up=Tile(8, 2048, 4),
-        down=Tile(4, 8192, 8, max_registers=128),
-        head=Tile(8, 2048, 4),
-    )
+    assert tiles == {
+        "qkv": Tile(8, 2048, 4),
+        "attention": Tile(1, 128, 4, splits=16),
+        "o": Tile(4, 2048, 2),
+        "gate_up": Tile(8, 2048, 4),
+        "down": Tile(4, 8192, 8, max_registers=128),
+        "head": Tile(8, 2048, 4),
+    }
 
 
 def test_the_tiles_measured_of_experts_are_the_defaults() -> None:
     tiles = default_tiles(preset_shapes("qwen3-30b-a3b"), 132)
-    assert (tiles.gate_up, tiles.down) == (None, None)
-    assert tiles.router == Tile(1, 2048, 2)
-    assert tiles.experts_gate_up == Tile(2, 2048, 1)
+    assert not {"gate_up", "down"} & tiles.keys()
+    assert tiles["router"] == Tile(1, 2048, 2)
+    assert tiles["experts_gate_up"] == Tile(2, 2048, 1)
     # One warp holds two rows of eight experts, each in three blocks.
-    assert tiles.experts_down == Tile(2, 256, 1, 3)
+    assert tiles["experts_down"] == Tile(2, 256, 1, 3)
     narrow = preset_shapes("qwen3-30b-a3b", element_bytes=1)
     tiles = default_tiles(narrow, 132)
-    assert tiles.router == Tile(1, 2048, 2)
-    assert tiles.experts_gate_up == Tile(4, 2048, 1)
-    assert tiles.experts_down == Tile(4, 256, 1, 3)
+    assert tiles["router"] == Tile(1, 2048, 2)
+    assert tiles["experts_gate_up"] == Tile(4, 2048, 1)
+    assert tiles["experts_down"] == Tile(4, 256, 1, 3)
     # The tensor cores are worth a try.
     assert Tile(16, 1024, 4, 2) in tile_candidates("experts_gate_up", narrow, H200)
 
@@ -57,21 +57,21 @@ def test_an_attention_block_has_128_positions_or_what_registers_hold(
 ) -> None:
     shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
     shapes = replace(shapes, head_dim=head_dim)
-    assert default_tiles(shapes, 132).attention == Tile(1, block, 4, splits=16)
+    assert default_tiles(shapes, 132)["attention"] == Tile(1, block, 4, splits=16)
 
 
 @pytest.mark.parametrize(("head_dim", "splits"), [(32, 64), (64, 64), (128, 32), (256, 32)])
 def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int) -> None:
     shapes = replace(preset_shapes("llama-3.2-1b", 1, 32_768), head_dim=head_dim)
-    assert default_tiles(shapes, 132).attention.splits == splits
+    assert default_tiles(shapes, 132)["attention"].splits == splits
 
 
 def test_a_batch_reads_few_activations_for_each_byte_of_narrow_weights() -> None:
     tiles = default_tiles(preset_shapes("llama-3.1-8b", 16, element_bytes=1), 132)
-    assert tiles.gate_up == tiles.head == Tile(128, 128, 8, 4)
-    assert tiles.down == Tile(128, 128, 8, 4, splits=8)
+    assert tiles["gate_up"] == tiles["head"] == Tile(128, 128, 8, 4)
+    assert tiles["down"] == Tile(128, 128, 8, 4, splits=8)
     # 64 rows would leave a multiprocessor of four without work.
-    assert tiles.qkv == Tile(32, 512, 4, 3)
+    assert tiles["qkv"] == Tile(32, 512, 4, 3)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_one_token_reads_narrow_rows_whole_if_there_are_many(
     name: str, operation: TiledOperation, tile: Tile
 ) -> None:
     shapes = preset_shapes(name, element_bytes=1)
-    assert default_tiles(shapes, 132).of(operation) == tile
+    assert default_tiles(shapes, 132)[operation] == tile
 
 
 def test_a_narrow_head_of_few_rows_has_as_many_programs_as_another_product() -> None:
     shapes = preset_shapes("llama-3.2-1b", element_bytes=1)
-    assert default_tiles(shapes, 132).head == Tile(32, 512, 2)
-    assert default_tiles(replace(shapes, vocab=8_000), 132).head == Tile(16, 1024, 4, 2)
+    assert default_tiles(shapes, 132)["head"] == Tile(32, 512, 2)
+    assert default_tiles(replace(shapes, vocab=8_000), 132)["head"] == Tile(16, 1024, 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_rows_are_loaded_at_once_in_blocks_with_little_padding(
     name: str, block: int, blocks: int
 ) -> None:
     shapes = preset_shapes(name)
-    tile = default_tiles(shapes, 132).down
+    tile = default_tiles(shapes, 132)["down"]
     assert (tile.columns, tile.num_stages) == (block, blocks)
     assert shapes.intermediate <= block * blocks <= shapes.intermediate * 9 / 8
 
@@ -128,7 +128,7 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
     busy = 132 if batch == 1 else 66
     # A router has fewer rows than there are multiprocessors.
     for operation in set(shapes.operations) - {"attention", "router"}:
-        tile, shape = tiles.of(operation), shapes.shape(operation)
+        tile, shape = tiles[operation], shapes.shape(operation)
         each = 1 if operation == "experts_down" and batch == 1 else shape.matrices
         programs = -(-shape.rows // tile.rows) * tile.splits * each
         assert programs >= busy or tile.rows == 16
@@ -137,8 +137,8 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
 def test_experts_of_4_bits_have_tiles_of_their_own() -> None:
     shapes = replace(preset_shapes("gpt-oss-20b"), packed_experts=True)
     tiles = default_tiles(shapes, H200.multiprocessors)
-    assert tiles.experts_gate_up == Tile(16, 1024, 4)
-    assert tiles.experts_down == Tile(4, 1024, 4, 3)
+    assert tiles["experts_gate_up"] == Tile(16, 1024, 4)
+    assert tiles["experts_down"] == Tile(4, 1024, 4, 3)
     for operation in ("experts_gate_up", "experts_down"):
         assert len(tile_candidates(operation, shapes, H200)) > 5
         assert tile_key(operation, shapes).element_bytes == 0
@@ -159,7 +159,7 @@ def test_batches_of_4_bit_experts_have_enough_programs(
 ) -> None:
     shapes = replace(preset_shapes("gpt-oss-20b", batch), experts=32, chosen=4, packed_experts=True)
     tiles = default_tiles(shapes, H200.multiprocessors)
-    assert (tiles.experts_gate_up, tiles.experts_down) == (gate_up, down)
+    assert (tiles["experts_gate_up"], tiles["experts_down"]) == (gate_up, down)
 
 
 @pytest.mark.parametrize("activation_bytes", [2, 4])
@@ -179,5 +179,5 @@ def test_tiles_of_4_bit_batches_fit(
     )
     for operation in ("experts_gate_up", "experts_down"):
         found = tile_candidates(operation, shapes, SMALL_GPU)
-        assert found[0] == default_tiles(shapes, SMALL_GPU.multiprocessors).of(operation)
+        assert found[0] == default_tiles(shapes, SMALL_GPU.multiprocessors)[operation]
         assert all(tile.columns >= 32 for tile in found)

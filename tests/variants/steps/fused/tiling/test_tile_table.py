@@ -25,14 +25,14 @@ from tests.helpers.sizes import DENSE_OPERATIONS, H200, any_shapes, preset_shape
 from tools.ship_tiles import encode_table, table_with
 
 SHAPES = preset_shapes("llama-3.2-1b")
-TUNED = StepTiles(
-    qkv=Tile(4, 2048, 2),
-    attention=Tile(1, 64, 2, splits=8),
-    o=Tile(2, 2048, 1),
-    gate_up=Tile(4, 2048, 2),
-    down=Tile(1, 8192, 4),
-    head=Tile(8, 2048, 8),
-)
+TUNED: StepTiles = {
+    "qkv": Tile(4, 2048, 2),
+    "attention": Tile(1, 64, 2, splits=8),
+    "o": Tile(2, 2048, 1),
+    "gate_up": Tile(4, 2048, 2),
+    "down": Tile(1, 8192, 4),
+    "head": Tile(8, 2048, 8),
+}
 ENTRY = (
     b'{"key":{"operation":"o","rows":2048,"columns":2048,"unit":1,"batch":1,"element_bytes":2},'
     b'"tile":{"rows":2,"columns":2048,"num_warps":1,"num_stages":1,"splits":1}}'
@@ -67,7 +67,7 @@ def test_e4m3_activations_have_tiles_of_their_own() -> None:
 
 def test_an_entry_reads_as_documented() -> None:
     tiles = decode_table(b'{"NVIDIA H200":[' + ENTRY + b"]}")["NVIDIA H200"]
-    assert tiles == {tile_key("o", SHAPES): TUNED.o}
+    assert tiles == {tile_key("o", SHAPES): TUNED["o"]}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_damaged_cache_is_ignored(
     for index in range(0, len(whole), 3):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x41]) + whole[index + 1 :])
         tiles = tiles_for(SHAPES, H200, tmp_path).tiles
-        assert all(tile_fits(tiles.of(name), name, SHAPES, H200) for name in DENSE_OPERATIONS)
+        assert all(tile_fits(tiles[name], name, SHAPES, H200) for name in DENSE_OPERATIONS)
 
 
 def test_a_folder_that_cannot_be_written_is_reported(
@@ -177,7 +177,7 @@ def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
     assert nothing.unmeasured == DENSE_OPERATIONS
     ship(monkeypatch, shipped)
     found = tiles_for(SHAPES, H200, tmp_path)
-    assert found.tiles == defaults.with_tile("down", Tile(1, 8192, 8))
+    assert found.tiles == {**defaults, "down": Tile(1, 8192, 8)}
     assert found.sources["down"] == "table"
     assert "down" not in found.unmeasured
     assert tiles_for(SHAPES, msgspec.structs.replace(H200, name="B"), tmp_path).tiles == defaults
@@ -212,6 +212,6 @@ def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: No
 def test_a_measured_tile_that_cannot_run_is_not_taken(
     tmp_path: Path, no_table: None, operation: str, tile: Tile
 ) -> None:
-    keep_tiles(H200, tiles_by_key(SHAPES, TUNED.with_tile(operation, tile)), tmp_path)  # type: ignore[arg-type]
+    keep_tiles(H200, tiles_by_key(SHAPES, {**TUNED, operation: tile}), tmp_path)  # type: ignore[arg-type]
     found = tiles_for(SHAPES, H200, tmp_path)
     assert found.unmeasured == (operation,)

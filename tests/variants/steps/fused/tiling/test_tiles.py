@@ -26,11 +26,15 @@ from decodescope.variants.steps.fused.tiling.tiles import (
     MAX_CANDIDATES,
     default_tiles,
     interpreter_tiles,
-    shared_bytes,
+    kind_of,
     tile_candidates,
     tile_fits,
 )
-from tests.helpers.sizes import DENSE_OPERATIONS, H200, SMALL_GPU, any_shapes, preset_shapes
+from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
+
+
+def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+    return kind_of(operation, shapes).shared_bytes(tile, operation, shapes)
 
 
 def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> None:
@@ -82,7 +86,7 @@ def test_two_programs_of_eight_warps_share_a_multiprocessor(
     name: str, operation: TiledOperation, element_bytes: int, registers: int
 ) -> None:
     shapes = preset_shapes(name, element_bytes=element_bytes)
-    tile = default_tiles(shapes, 132).of(operation)
+    tile = default_tiles(shapes, 132)[operation]
     assert tile.max_registers == registers
     limited = {one.max_registers for one in tile_candidates(operation, shapes, H200)}
     assert limited == {128, 255}
@@ -92,8 +96,8 @@ def test_float8_rows_take_the_same_tiles_as_rows_of_two_bytes() -> None:
     """Half the bytes a thread, because operands are float16, and so as many programs at once."""
     shapes = preset_shapes("llama-3.1-8b", batch=8, capacity=16_512)
     narrow = replace(shapes, kv_bytes=1)
-    tile = default_tiles(narrow, 132).attention
-    assert tile == default_tiles(shapes, 132).attention == Tile(1, 128, 4, splits=4)
+    tile = default_tiles(narrow, 132)["attention"]
+    assert tile == default_tiles(shapes, 132)["attention"] == Tile(1, 128, 4, splits=4)
     assert tile_key("attention", narrow) != tile_key("attention", shapes)
     assert tile_key("qkv", narrow) == tile_key("qkv", shapes)
     assert Tile(1, 64, 4, splits=8) in tile_candidates("attention", narrow, H200)
@@ -230,8 +234,8 @@ def test_defaults_of_public_models_run_on_every_supported_gpu(
         shapes = preset_shapes(name, batch, capacity, element_bytes)
         tiles = default_tiles(shapes, SMALL_GPU.multiprocessors)
         for operation in shapes.operations:
-            check_accepted(tiles.of(operation), operation, shapes)
-            assert tile_fits(tiles.of(operation), operation, shapes, SMALL_GPU), batch
+            check_accepted(tiles[operation], operation, shapes)
+            assert tile_fits(tiles[operation], operation, shapes, SMALL_GPU), batch
 
 
 @given(any_shapes(), st.integers(1, 300))
@@ -240,8 +244,8 @@ def test_defaults_of_any_sizes_are_accepted_and_fit(
 ) -> None:
     tiles = default_tiles(shapes, multiprocessors)
     for operation in shapes.operations:
-        check_accepted(tiles.of(operation), operation, shapes)
-        assert tile_fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+        check_accepted(tiles[operation], operation, shapes)
+        assert tile_fits(tiles[operation], operation, shapes, SMALL_GPU)
 
 
 @given(any_shapes(), st.sampled_from((H200, SMALL_GPU)))
@@ -251,7 +255,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
     tiles = default_tiles(shapes, gpu.multiprocessors)
     for operation in shapes.operations:
         found = tile_candidates(operation, shapes, gpu)
-        assert found[0] == tiles.of(operation)
+        assert found[0] == tiles[operation]
         vector = shapes.batch == 1 and operation != "attention"
         limits = 2 if vector else 1
         assert len(set(found)) == len(found) <= MAX_CANDIDATES * limits
@@ -265,7 +269,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
 def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
     tiles = interpreter_tiles(shapes)
     for operation in shapes.operations:
-        tile, shape = tiles.of(operation), shapes.shape(operation)
+        tile, shape = tiles[operation], shapes.shape(operation)
         assert tile.splits == 1
         assert tile.columns >= min(shape.columns, 256)
         if operation != "attention":
@@ -285,13 +289,6 @@ def test_shapes_are_those_of_the_matrices() -> None:
         "down": (2048, 8192),
         "head": (128256, 2048),
     }
-
-
-def test_with_tile_changes_one_operation_only() -> None:
-    tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
-    changed = tiles.with_tile("down", Tile(1, 256))
-    assert changed.down == Tile(1, 256)
-    assert all(changed.of(name) == tiles.of(name) for name in DENSE_OPERATIONS if name != "down")
 
 
 def test_too_little_shared_memory_is_reported_with_the_limit() -> None:

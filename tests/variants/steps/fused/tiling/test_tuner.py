@@ -49,7 +49,7 @@ class Separable:
 
     def __call__(self, tiles: StepTiles) -> float:
         self.measured.append(tiles)
-        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in DENSE_OPERATIONS)
+        saved = (self.saved_ns.get((name, tiles[name]), 0) for name in DENSE_OPERATIONS)
         return (6e5 - sum(saved)) * (1 + self.random.gauss(0, self.noise))
 
 
@@ -62,7 +62,7 @@ def one_best_each() -> dict[tuple[TiledOperation, Tile], float]:
 @pytest.mark.parametrize("noise", [0, 0.001])
 def test_the_best_of_a_separable_time_is_found(noise: float) -> None:
     found = tune_tiles(START, CHOICES, Separable(one_best_each(), noise), silent)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in DENSE_OPERATIONS})
+    assert found.tiles == {name: CHOICES[name][-1] for name in DENSE_OPERATIONS}
     assert [tuned.operation for tuned in found.operations] == [
         name for name in TUNING_ORDER if name in CHOICES
     ]
@@ -77,10 +77,10 @@ def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
     timer = Separable(one_best_each())
     found = tune_tiles(START, CHOICES, timer, silent)
     for tiles in timer.measured:
-        changed = [name for name in CHOICES if tiles.of(name) != START.of(name)]
+        changed = [name for name in CHOICES if tiles[name] != START[name]]
         # What comes after the last changed operation is still as it was at the start.
         before_last = TUNING_ORDER[: TUNING_ORDER.index(changed[-1])] if changed else ()
-        assert all(tiles.of(name) == found.tiles.of(name) for name in before_last)
+        assert all(tiles[name] == found.tiles[name] for name in before_last)
 
 
 def test_the_start_is_kept_if_nothing_is_faster() -> None:
@@ -124,13 +124,13 @@ def test_choices_that_raise_are_left_out_and_reported(error: Exception) -> None:
     timer = Separable(one_best_each())
 
     def raising(tiles: StepTiles) -> float:
-        if tiles.down in bad:
+        if tiles["down"] in bad:
             raise error
         return timer(tiles)
 
     said: list[str] = []
     found = tune_tiles(START, CHOICES, raising, said.append)
-    assert found.tiles.down == CHOICES["down"][-1]
+    assert found.tiles["down"] == CHOICES["down"][-1]
     (down,) = (tuned for tuned in found.operations if tuned.operation == "down")
     refused = [trial for trial in down.ranking if trial.step_ns is None]
     assert refused == list(down.ranking[-2:])
@@ -160,7 +160,7 @@ def test_an_error_that_is_not_about_a_tile_is_not_hidden() -> None:
 
 def test_only_operations_with_choices_are_tuned() -> None:
     found = tune_tiles(START, {"o": CHOICES["o"]}, Separable(one_best_each()), silent)
-    assert found.tiles == START.with_tile("o", CHOICES["o"][-1])
+    assert found.tiles == {**START, "o": CHOICES["o"][-1]}
     assert [tuned.operation for tuned in found.operations] == ["o"]
 
 
@@ -196,7 +196,7 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tuner, "graph_step_ns", timed)
     said: list[str] = []
     found = tune_model(launch_with, START, DENSE_OPERATIONS, SHAPES, H200, said.append)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in DENSE_OPERATIONS})
+    assert found.tiles == {name: CHOICES[name][-1] for name in DENSE_OPERATIONS}
     number = sum(len(tiles) for tiles in CHOICES.values())
     names = ", ".join(DENSE_OPERATIONS)
     assert said[0] == f"compiling and measuring {number} tiles of {names} on NVIDIA H200"
