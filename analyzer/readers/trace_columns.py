@@ -4,7 +4,7 @@ They grow while a file is read, and are sorted, without ever being held twice.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from decodescope.analyzer.trace import (
     Int32s,
     Int64s,
     Intervals,
-    row_numbers,
+    rows_in,
 )
 
 Rows = TypeVar("Rows", bound=Columns)
@@ -30,8 +30,9 @@ Rows = TypeVar("Rows", bound=Columns)
 class Growing(Generic[Rows]):
     """The rows of all parts that were appended, one array a column.
 
-    An array grows by an eighth, in place where the system can move its pages. `rows` are views that
-    must be dropped before the next change.
+    An array grows by an eighth, in place where the system can move its pages. A column of which all
+    values are `NOT_GIVEN` takes no memory until rows are chosen. `rows` are views, read-only where
+    nothing is given, that must be dropped before the next change.
     """
 
     def __init__(self, kind: type[Rows], parts: Iterable[Rows] = ()) -> None:
@@ -56,7 +57,12 @@ class Growing(Generic[Rows]):
         begin, self._count = self._count, self._count + len(part)
         for field in fields(self._kind):
             values = getattr(part, field.name)
-            column = self._columns.setdefault(field.name, np.zeros(0, dtype=values.dtype))
+            column = self._columns.get(field.name, _not_given(0, values.dtype))
+            if column.strides == (0,) and (values == NOT_GIVEN).all():
+                self._columns[field.name] = _not_given(self._count, values.dtype)
+                continue
+            if column.strides == (0,):
+                column = self._columns[field.name] = column.astype(values.dtype)
             if self._count > len(column):
                 column.resize(max(self._count, len(column) * 9 // 8), refcheck=False)
             column[begin : self._count] = values
@@ -79,6 +85,10 @@ class Growing(Generic[Rows]):
         return self
 
 
+def _not_given(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.broadcast_to(np.array(NOT_GIVEN, dtype=dtype), count)
+
+
 UNNAMED = "(unnamed)"
 NOT_GIVEN = -1
 PROCESS_SHIFT = 32
@@ -90,6 +100,8 @@ _LARGEST_AMOUNT = 1 << 40
 MAX_NAME = 16_384
 # Fewer ops without a duration may have been rounded to 0 µs, as old files are.
 _UNTIMED_OPS = 50
+# Ops are joined with their calls so many at a time: what that takes is freed again.
+_JOINED_ROWS = 1 << 16
 
 
 def usable_base(base_ns: object, findings: list[Finding]) -> int:
@@ -253,7 +265,7 @@ def sorted_gpu_ops(
         message = f"none of the {len(ops):,} GPU ops has a duration: they were counted, not timed"
         findings.append(Finding("counted_kernels", f"{message}, and no figure is given"))
         ops = ops.take(slice(0))
-    launch, shared = join_launches(ops, calls)
+    shared = _join_launches(ops, calls)
     if shared:
         findings.append(
             Finding(
@@ -262,84 +274,76 @@ def sorted_gpu_ops(
                 "call with its external id too, else to the last such call before it",
             )
         )
-    return replace(ops, launch=launch)
+    return ops
 
 
-def join_launches(ops: GpuOps, calls: HostEvents) -> tuple[Int64s, int]:
-    """For each op the index of its launch call, or -1; and how many calls share a correlation id.
+def _join_launches(ops: GpuOps, calls: HostEvents) -> int:
+    """Set `ops.launch`: the index of each op's launch call, or -1; returns how many calls share a
+    correlation id.
 
     An op belongs to the call with its correlation id. If several calls have that id (concatenated
     files of several processes, an id that wrapped), only those with the op's external id count, if
     there are any; of these, the last one that began no later than the op started, else the first.
     A call inside another of the same id and thread (a driver call below a runtime call) is ignored.
     """
-    candidates, shared = _outermost_candidates(calls)
-    launch = np.full(len(ops), -1, dtype=np.int64)
-    linked = np.flatnonzero(ops.correlation > 0)
-    if not len(candidates) or not len(linked):
-        return launch, shared
-    ids = calls.correlation[candidates]
-    first = np.searchsorted(ids, ops.correlation[linked], side="left")
-    after = np.searchsorted(ids, ops.correlation[linked], side="right")
-    known = after > first
-    launch[linked[known]] = candidates[first[known]]
-    several = linked[after - first > 1]
-    if len(several):
-        launch[several] = _closest(ops.take(several), calls, candidates)
-    return launch, shared
+    rows = _outermost_calls(calls)
+    ids = calls.correlation[rows]
+    repeats = np.zeros(len(ids) + 1, dtype=np.bool_)
+    repeats[1:-1] = ids[1:] == ids[:-1]
+    shared = rows[repeats[1:] | repeats[:-1]]
+    shared = shared[calls.external_id[shared] > 0]
+    shared_ids = np.unique(calls.correlation[shared])
+    external_ids = np.unique(calls.external_id[shared])
+
+    def pair(events: GpuOps | HostEvents) -> Int64s:
+        """A number for both ids of each event, -1 if no shared call has them."""
+        first = rows_in(shared_ids, events.correlation)
+        second = rows_in(external_ids, events.external_id)
+        return np.where((first < 0) | (second < 0), -1, first << PROCESS_SHIFT | second)
+
+    pairs = pair(calls.take(shared))
+    shared = shared[np.argsort(pairs, kind="stable")]
+    pairs.sort()
+    for at in range(0, len(ops), _JOINED_ROWS):
+        part = ops.take(slice(at, at + _JOINED_ROWS))
+        part.launch[:] = last_before(part.start_ns, part.correlation, calls, rows, ids)
+        if len(shared):
+            exact = last_before(part.start_ns, pair(part), calls, shared, pairs)
+            part.launch[exact >= 0] = exact[exact >= 0]
+    return int(np.count_nonzero(repeats))
 
 
-def _closest(ops: GpuOps, calls: HostEvents, among: Int64s) -> Int64s:
-    chosen = among[last_before(ops.start_ns, ops.correlation, calls.take(among))]
-    with_external = among[calls.external_id[among] > 0]
-    candidates = calls.take(with_external)
-    key = row_numbers(
-        np.concatenate((ops.correlation, candidates.correlation)),
-        np.concatenate((ops.external_id, candidates.external_id)),
-    )
-    op_key, call_key = key[: len(ops)], key[len(ops) :]
-    meant = np.isin(op_key, call_key)
-    order = np.argsort(call_key, kind="stable")
-    keyed = replace(candidates.take(order), correlation=call_key[order])
-    exact = last_before(ops.start_ns[meant], op_key[meant], keyed)
-    chosen[meant] = with_external[order][exact]
-    return chosen
+def last_before(
+    at_ns: Int64s, key: Int64s, calls: HostEvents, rows: Int64s, row_keys: Int64s
+) -> Int64s:
+    """For each time, the last call of the same key that began no later, else that key's first; -1
+    if no call has the key. `rows` of the calls count: `row_keys` are their keys, in order, and
+    those of a key are in order of start."""
+    first = np.searchsorted(row_keys, key, side="left")
+    high = np.searchsorted(row_keys, key, side="right")
+    known = np.flatnonzero(first < high)
+    low = first + 1
+    while len(open_ := np.flatnonzero(low < high)):
+        middle = (low[open_] + high[open_]) >> 1
+        began = calls.start_ns[rows[middle]] <= at_ns[open_]
+        low[open_[began]] = middle[began] + 1
+        high[open_[~began]] = middle[~began]
+    last = np.full(len(key), -1, dtype=np.int64)
+    last[known] = rows[low[known] - 1]
+    return last
 
 
-def last_before(at_ns: Int64s, key: Int64s, calls: HostEvents) -> Int64s:
-    """For each time, the last call of the same key that began no later, else that key's first.
-
-    The key of a call is its `correlation`. The calls are sorted by key and then by start; each key
-    has at least one call.
-    """
-    call_key = calls.correlation
-    order = np.lexsort(
-        (
-            np.repeat((0, 1), (len(call_key), len(key))),
-            np.concatenate((calls.start_ns, at_ns)),
-            np.concatenate((call_key, key)),
-        )
-    )
-    is_call = order < len(call_key)
-    calls_before = np.empty(len(order), dtype=np.int64)
-    calls_before[order] = np.cumsum(is_call)
-    latest = calls_before[len(call_key) :] - 1
-    return np.maximum(latest, np.searchsorted(call_key, key, side="left"))
-
-
-def _outermost_candidates(calls: HostEvents) -> tuple[Int64s, int]:
-    candidates = np.flatnonzero(calls.correlation > 0)
-    order = np.argsort(calls.correlation[candidates], kind="stable")
-    candidates = candidates[order].astype(np.int64, copy=False)
-    if len(candidates) < 2:
-        return candidates, 0
-    before, after = candidates[:-1], candidates[1:]
+def _outermost_calls(calls: HostEvents) -> Int64s:
+    """The rows of the calls with a correlation id, by that id and then by start, without calls
+    inside one of the same id and thread."""
+    rows = np.flatnonzero(calls.correlation > 0).astype(np.int64, copy=False)
+    rows = rows[np.argsort(calls.correlation[rows], kind="stable")]
+    ids = calls.correlation[rows]
+    repeats = np.flatnonzero(ids[1:] == ids[:-1]) + 1
+    before, after = rows[repeats - 1], rows[repeats]
     nested = (
-        (calls.correlation[before] == calls.correlation[after])
-        & (calls.pid[before] == calls.pid[after])
+        (calls.pid[before] == calls.pid[after])
         & (calls.tid[before] == calls.tid[after])
         & (calls.end_ns[after] <= calls.end_ns[before])
     )
-    candidates = candidates[np.concatenate(([True], ~nested))]
-    ids = calls.correlation[candidates]
-    return candidates, int(np.count_nonzero(ids[1:] == ids[:-1]))
+    return np.delete(rows, repeats[nested])

@@ -76,14 +76,15 @@ class BeginEnd:
         closed = closing >= 0
         self.unclosed = int(np.count_nonzero(~closed & ~marks.ends))
         self.unopened = int(np.count_nonzero(marks.ends) - np.count_nonzero(closed))
-        kept: dict[Growing[Any], Bools] = {}
+        groups = {group for group, _, _ in self._begun}
+        ends = {group: group.rows().end_ns.copy() for group in groups}
+        kept = {group: np.ones(len(group), dtype=np.bool_) for group in groups}
         for group, first, begins in self._begun:
             end = closing[begins]
-            group.rows().end_ns[first : first + len(begins)] = marks.at_ns[end]
-            ends = kept.setdefault(group, np.ones(len(group), dtype=np.bool_))
-            ends[first : first + len(begins)] = end >= 0
-        for group, ends in kept.items():
-            group.keep(ends)
+            ends[group][first : first + len(begins)] = marks.at_ns[end]
+            kept[group][first : first + len(begins)] = end >= 0
+        for group in groups:
+            group.change(end_ns=ends[group]).keep(kept[group])
 
 
 def _integers(values: Sequence[int]) -> Int64s:

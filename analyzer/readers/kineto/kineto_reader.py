@@ -230,9 +230,11 @@ def _without_invalid_times(ops: GpuOps, calls: HostEvents, findings: list[Findin
     to no length.
     """
     is_kernel = ops.kind == KERNEL
-    empty = is_kernel & (ops.length_ns == 0) & bool((ops.start_ns % 1_000).any())
-    called_ns = np.append(calls.start_ns, -LIMIT_NS)[ops.launch]
-    early = is_kernel & (ops.start_ns < called_ns - _CLOCK_ERROR_NS)
+    empty = is_kernel & (ops.start_ns == ops.end_ns)
+    empty &= empty.any() and (ops.start_ns % 1_000).any()
+    earliest_ns = np.append(calls.start_ns, -LIMIT_NS)[ops.launch]
+    earliest_ns -= _CLOCK_ERROR_NS
+    early = is_kernel & (ops.start_ns < earliest_ns)
     for chosen, possible in ((empty, is_kernel), (early, is_kernel & (ops.launch >= 0))):
         chosen &= 2 * np.count_nonzero(chosen) <= np.count_nonzero(possible)
     invalid = empty | early

@@ -199,8 +199,7 @@ def _enclosing(inner: HostEvents, outer: HostEvents) -> Int64s:
     if not len(rows):
         return enclosing
     order = np.lexsort((outer.start_ns, outer.tid))
-    by_thread = replace(outer.take(order), correlation=outer.tid[order])
-    last = order[last_before(inner.start_ns[rows], inner.tid[rows], by_thread)]
+    last = last_before(inner.start_ns[rows], inner.tid[rows], outer, order, outer.tid[order])
     began = outer.start_ns[last] <= inner.start_ns[rows]
     inside = began & (outer.end_ns[last] >= inner.end_ns[rows])
     enclosing[rows[inside]] = last[inside]
