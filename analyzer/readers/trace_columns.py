@@ -5,6 +5,7 @@ They grow while a file is read, and are sorted, without ever being held twice.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from mmap import ACCESS_COPY, mmap
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -25,14 +26,16 @@ from decodescope.analyzer.trace import (
 )
 
 Rows = TypeVar("Rows", bound=Columns)
+_Fewer = TypeVar("_Fewer", bound=Columns)
+_Ops = TypeVar("_Ops", bound=GpuOps)
 
 
 class Growing(Generic[Rows]):
     """The rows of all parts that were appended, one array a column.
 
-    An array grows by an eighth, in place where the system can move its pages. A column of which all
-    values are `NOT_GIVEN` takes no memory until rows are chosen. `rows` are views, read-only where
-    nothing is given, that must be dropped before the next change.
+    An array is doubled when it is full, in pages of its own. A column of which all values are
+    `NOT_GIVEN` takes no memory until rows are chosen. `rows` are views, read-only where nothing is
+    given.
     """
 
     def __init__(self, kind: type[Rows], parts: Iterable[Rows] = ()) -> None:
@@ -41,14 +44,6 @@ class Growing(Generic[Rows]):
         self._columns: dict[str, NDArray[Any]] = {}
         for part in parts:
             self.append(part)
-
-    @classmethod
-    def of(cls, rows: Rows) -> Self:
-        """The columns of `rows` themselves, to be sorted; nothing is appended to them."""
-        growing = cls(type(rows))
-        growing._columns = {field.name: getattr(rows, field.name) for field in fields(rows)}
-        growing._count = len(rows)
-        return growing
 
     def __len__(self) -> int:
         return self._count
@@ -61,16 +56,24 @@ class Growing(Generic[Rows]):
             if column.strides == (0,) and (values == NOT_GIVEN).all():
                 self._columns[field.name] = _not_given(self._count, values.dtype)
                 continue
-            if column.strides == (0,):
-                column = self._columns[field.name] = column.astype(values.dtype)
-            if self._count > len(column):
-                column.resize(max(self._count, len(column) * 9 // 8), refcheck=False)
+            if self._count > len(column) or column.strides == (0,):
+                held, column = column, _in_pages(max(self._count, 2 * begin), column.dtype)
+                column[:begin] = held[:begin]
+                self._columns[field.name] = column
             column[begin : self._count] = values
 
     def rows(self) -> Rows:
         columns = {name: column[: self._count] for name, column in self._columns.items()}
         none = np.zeros(0, dtype=np.int64)
         return self._kind(**{field.name: none for field in fields(self._kind)} | columns)
+
+    def only(self, kind: type[_Fewer]) -> "Growing[_Fewer]":
+        """The columns of `kind`, which `self` must not change from then on."""
+        growing = Growing(kind)
+        growing._count = self._count
+        names = self._columns.keys() & {field.name for field in fields(kind)}
+        growing._columns = {name: self._columns[name] for name in names}
+        return growing
 
     def change(self, **columns: NDArray[Any]) -> Self:
         """Put these columns in the place of those of the same names."""
@@ -83,6 +86,13 @@ class Growing(Generic[Rows]):
             self._columns[name] = column[: self._count][chosen]
         self._count = len(next(iter(self._columns.values()), ()))
         return self
+
+
+def _in_pages(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array in pages of its own, which take no memory until they are written. Those that are
+    freed go back to the system; what `malloc` frees while others grow leaves holes."""
+    pages = mmap(-1, max(count, 1) * dtype.itemsize, access=ACCESS_COPY)
+    return np.frombuffer(pages, dtype=dtype, count=count)
 
 
 def _not_given(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -209,11 +219,16 @@ def _extent(values: Sequence[int] | None) -> tuple[int, int, int] | None:
 
 def gpu_ops(kind: int, **columns: NDArray[np.integer]) -> GpuOps:
     """Ops of one kind with these columns; every other column is `NOT_GIVEN`."""
+    return ops_of(GpuOps, kind, **columns)
+
+
+def ops_of(structure: type[_Ops], kind: int, **columns: NDArray[np.integer]) -> _Ops:
+    """As `gpu_ops`, in a structure with more columns."""
     missing = np.full(len(columns["start_ns"]), NOT_GIVEN, dtype=np.int64)
-    filled: dict[str, Any] = {field.name: missing for field in fields(GpuOps)}
+    filled: dict[str, Any] = {field.name: missing for field in fields(structure)}
     filled["kind"] = np.full_like(missing, kind, dtype=np.int8)
     filled["shape"] = missing.astype(np.int32)
-    return GpuOps(**filled | columns)
+    return structure(**filled | columns)
 
 
 def host_events(**columns: NDArray[np.integer]) -> HostEvents:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -24,7 +25,7 @@ from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100
 _MAX_PAGE = 65_536
-_CHUNK_ROWS = 4_000
+_CHUNK_ROWS, _TEXT_ROWS = 4_000, 500
 # Of one query.
 MAX_IDS = 500
 # As in a JSON trace; SQLite and Python hold a text at the same time.
@@ -42,6 +43,7 @@ _MODES = slice(18, 20)
 _ROLLBACK_MODES, _WRITE_AHEAD_MODES = b"\x01\x01", b"\x02\x02"
 # Columns and the bits that each one's values take, 63 in all at most.
 Packed = Sequence[tuple[str, int]]
+_Row = tuple[Any, ...]
 _USABLE = (
     'typeof("start") = \'integer\' AND typeof("end") = \'integer\' AND "end" >= "start" '
     f'AND "start" >= {-LIMIT_NS} AND "end" <= {LIMIT_NS}'
@@ -127,54 +129,54 @@ class NsysDatabase:
         text: Callable[[str], int] | None = None,
         packed: Mapping[str, Packed] | None = None,
         first: Mapping[str, Sequence[str]] | None = None,
-    ) -> dict[str, Int64s]:
-        """`start_ns`, `end_ns` and the given integer columns of the rows with usable times.
+    ) -> Iterator[dict[str, Int64s]]:
+        """`start_ns`, `end_ns` and the given integer columns of the rows with usable times, in
+        parts.
 
         With `text`, the column `text` holds that function's result for the row's text, -1 if the
         row has none. Each of `packed` is one column for several (`unpacked` takes it apart), which
         takes Python a fraction of the time; -1 if one of them is missing or too large for its bits.
         Each of `first` is the first positive value of several columns, else that of the last.
         """
-        try:
-            return self._events(table, columns, where, text, packed or {}, first or {})
-        except sqlite3.DataError:
-            if text is None:
-                raise
-            self.too_long.add(f"{table}.text")
-            rows = self.events(table, columns, where, packed=packed, first=first)
-            return rows | {"text": np.full(len(rows["start_ns"]), -1, dtype=np.int64)}
+        packed, first = packed or {}, first or {}
+        names = ("start_ns", "end_ns", *columns, *packed, *first, "text")
+        selected = ['"start"', '"end"', *(self._integer(table, column) for column in columns)]
+        selected += (self._packed(table, parts) for parts in packed.values())
+        selected += (self._first(table, choices) for choices in first.values())
+        selected.append('"text"' if text and self.has(table, "text") else "NULL")
+        rows, read = self.count(table, where), 0
+        timed = self.has(table, "start") and self.has(table, "end")
+        for chunk in self._timed(table, selected, where) if timed else ():
+            read += len(chunk)
+            if read > rows:
+                raise sqlite3.DatabaseError("more rows than it counts")
+            *numbers, texts = zip(*chunk, strict=True)
+            part = dict(
+                zip(names, (np.array(one, dtype=np.int64) for one in numbers), strict=False)
+            )
+            yield part | ({"text": _indices(texts, text)} if text else {})
+        self.rows_read += read
+        self.dropped += rows - read
 
-    def _events(
-        self,
-        table: str,
-        columns: Sequence[str],
-        where: str,
-        text: Callable[[str], int] | None,
-        packed: Mapping[str, Packed],
-        first: Mapping[str, Sequence[str]],
-    ) -> dict[str, Int64s]:
-        rows = self.count(table, where)
-        names = ("start_ns", "end_ns", *columns, *packed, *first, *("text",) * bool(text))
-        # Pieces that are joined later would leave holes between what is allocated meanwhile.
-        read = {name: np.empty(rows, dtype=np.int64) for name in names}
-        at = 0
-        if self.has(table, "start") and self.has(table, "end"):
-            selected = ['"start"', '"end"', *(self._integer(table, column) for column in columns)]
-            selected += (self._packed(table, parts) for parts in packed.values())
-            selected += (self._first(table, choices) for choices in first.values())
-            if text:
-                selected.append('"text"' if self.has(table, "text") else "NULL")
-            query = f'SELECT {", ".join(selected)} FROM "{table}" WHERE ({where}) AND {_USABLE}'
-            for chunk in self._chunks(query):
-                if at + len(chunk) > rows:
-                    raise sqlite3.DatabaseError("more rows than it counts")
-                for values, name in zip(zip(*chunk, strict=True), names, strict=True):
-                    numbers = _indices(values, text) if text and name == "text" else values
-                    read[name][at : at + len(chunk)] = numbers
-                at += len(chunk)
-        self.rows_read += at
-        self.dropped += rows - at
-        return {name: values[:at] for name, values in read.items()}
+    def _timed(self, table: str, selected: Sequence[str], where: str) -> Iterator[list[_Row]]:
+        """The rows with usable times, without texts, the last of `selected`, from one on that is
+        too long."""
+        read = 0
+        columns, text = ", ".join(selected[:-1]), selected[-1]
+        while True:
+            query = f'SELECT {columns}, {text} FROM "{table}" WHERE ({where}) AND {_USABLE}'
+            try:
+                for chunk in self._chunks(
+                    f"{query} LIMIT -1 OFFSET {read}", _CHUNK_ROWS if text == "NULL" else _TEXT_ROWS
+                ):
+                    read += len(chunk)
+                    yield chunk
+                return
+            except sqlite3.DataError:
+                if text == "NULL":
+                    raise
+                self.too_long.add(f"{table}.text")
+                text = "NULL"
 
     def count(self, table: str, where: str = "1") -> int:
         if table not in self.tables:
@@ -238,9 +240,9 @@ class NsysDatabase:
             value = f'(({value}) << {bits} | "{column}")'
         return f"CASE WHEN {fits} THEN {value} ELSE -1 END"
 
-    def _chunks(self, query: str) -> Iterator[list[tuple[object, ...]]]:
+    def _chunks(self, query: str, rows: int = _TEXT_ROWS) -> Iterator[list[_Row]]:
         cursor = self._connection.execute(query)
-        while chunk := cursor.fetchmany(_CHUNK_ROWS):
+        while chunk := cursor.fetchmany(rows):
             yield chunk
 
     def _schema(self) -> dict[str, tuple[str, ...]]:
@@ -267,8 +269,9 @@ def unpacked(value: int, parts: Packed) -> list[int]:
     return values[::-1]
 
 
-def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> list[int]:
-    return [index_of(text) if isinstance(text, str) and text else -1 for text in texts]
+def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> Int64s:
+    numbers = (index_of(text) if isinstance(text, str) and text else -1 for text in texts)
+    return np.fromiter(numbers, dtype=np.int64, count=len(texts))
 
 
 def _what_else(tables: Collection[str]) -> tuple[str, str]:

@@ -5,18 +5,21 @@ framework operators.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from decodescope.analyzer.readers.nsys.database import MAX_IDS, NsysDatabase, unpacked
 from decodescope.analyzer.readers.trace_columns import (
     NOT_GIVEN,
+    Growing,
     Names,
     Shapes,
-    gpu_ops,
     host_events,
+    ops_of,
 )
 from decodescope.analyzer.trace import (
     GRAPH,
@@ -64,10 +67,11 @@ _SHAPE = {
         ("dynamicSharedMemory", 25),
     ),
 }
-_ProcessOps = tuple[GpuOps, Int64s]
 _PLACE = ("deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
 _CALL_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _NVTX_TABLE = "NVTX_EVENTS"
+# Names are found for so many rows at a time: what that takes is freed again.
+_NAMED_ROWS = 1 << 16
 # NvtxPushPopRange, NvtxStartEndRange, and the same from imported NVTX text files.
 _RANGE_TYPES = "(59, 60, 70, 71)"
 _VERSION = re.compile(r"_v\d{4,5}$")
@@ -76,29 +80,44 @@ _EMITTED = re.compile(r", (?:seq = |op_id = |sizes = \[)")
 _OPERATOR = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?$|autograd::|\w+Backward\d*$")
 
 
-def all_gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
-    """All GPU ops with usable times, not yet joined with their calls, and each one's process.
+@dataclass(frozen=True, slots=True, eq=False)
+class ProcessOps(GpuOps):
+    """GPU ops and the process of each."""
+
+    pid: Int64s
+
+
+def all_gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> Growing[ProcessOps]:
+    """All GPU ops with usable times, not yet joined with their calls.
 
     A graph that was traced as a whole is one op of kind GRAPH, unless its nodes are there too.
     Device, stream and correlation are as in the file: per process.
     """
-    nodes = [_kernels(database, names, shapes), _copies(database, names), _fills(database, names)]
-    parts = [part for part in (*nodes, _graphs(database, names, nodes)) if len(part[0])]
-    nodes.clear()
-    if len(parts) == 1:
-        ((ops, global_pid),) = parts
-        return ops, _process_of(global_pid)
-    return (
-        GpuOps.concatenate([ops for ops, _ in parts]),
-        _process_of(np.concatenate([pid for _, pid in parts] or [np.zeros(0, dtype=np.int64)])),
-    )
+    gpu = Growing(ProcessOps, _kernels(database, shapes))
+    gpu.change(name=named(database, names, gpu.rows().name))
+    for part in chain(_copies(database, names), _fills(database, names)):
+        gpu.append(part)
+    graphs = Growing(ProcessOps, _graphs(database, names))
+    if len(graphs):
+        nodes, whole = gpu.rows(), graphs.rows()
+        key = row_numbers(
+            np.concatenate((whole.pid, nodes.pid)),
+            np.concatenate((whole.correlation, nodes.correlation)),
+        )
+        gpu.append(whole.take(~np.isin(key[: len(whole)], key[len(whole) :])))
+    return gpu
 
 
-def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
-    graph_id, node_id = rows.pop("graphId"), rows.pop("graphNodeId")
+def _ops(rows: dict[str, Int64s], name: Int32s | Int64s, kind: int, **more: Any) -> ProcessOps:
+    graph_id, node_id = rows["graphId"], rows["graphNodeId"]
     in_graph = node_id > 0
     graph = np.where(graph_id > 0, graph_id, node_id >> 32)
-    ops = gpu_ops(
+    columns = {
+        "graph_id": np.where(in_graph, graph, NOT_GIVEN),
+        "graph_node_id": np.where(in_graph, node_id, NOT_GIVEN),
+    }
+    return ops_of(
+        ProcessOps,
         kind,
         start_ns=rows["start_ns"],
         end_ns=rows["end_ns"],
@@ -106,28 +125,26 @@ def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
         device=rows["deviceId"],
         stream=rows["streamId"],
         correlation=rows["correlationId"],
-        graph_id=np.where(in_graph, graph, NOT_GIVEN),
-        graph_node_id=np.where(in_graph, node_id, NOT_GIVEN),
+        pid=_process_of(rows["globalPid"]),
+        **columns | more,
     )
-    return ops, rows["globalPid"]
 
 
-def _kernels(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
-    rows = database.events(KERNEL_TABLE, _PLACE, packed=_SHAPE, first={"name": _KERNEL_NAMES})
+def _kernels(database: NsysDatabase, shapes: Shapes) -> Iterator[ProcessOps]:
+    """The kernels; `name` holds the file's numbers of their names."""
 
     def shape(*packed: int) -> int:
         grid, block, (registers, static, dynamic) = map(unpacked, packed, _SHAPE.values())
         return shapes.of(grid, block, registers, static + dynamic)
 
-    shape_of_each = _of_each(rows, _SHAPE, shape)
-    ops, global_pid = _ops(rows, named(database, names, rows.pop("name")), KERNEL)
-    return replace(ops, shape=shape_of_each), global_pid
+    first = {"name": _KERNEL_NAMES}
+    for rows in database.events(KERNEL_TABLE, _PLACE, packed=_SHAPE, first=first):
+        yield _ops(rows, rows["name"], KERNEL, shape=_of_each(rows, _SHAPE, shape))
 
 
 def _of_each(rows: dict[str, Int64s], columns: Iterable[str], number: Callable[..., int]) -> Int32s:
-    """`number` of the values of some columns in each row, computed once for equal rows; the columns
-    are taken out of `rows`."""
-    chosen = [rows.pop(column) for column in columns]
+    """`number` of the values of some columns in each row, computed once for equal rows."""
+    chosen = [rows[column] for column in columns]
     index = row_numbers(*chosen)
     one = np.empty(index.max(initial=-1) + 1, dtype=np.int64)
     one[index] = np.arange(len(index))
@@ -135,69 +152,75 @@ def _of_each(rows: dict[str, Int64s], columns: Iterable[str], number: Callable[.
     return np.array([number(*values) for values in distinct], dtype=np.int32)[index]
 
 
-def _copies(database: NsysDatabase, names: Names) -> _ProcessOps:
+def _copies(database: NsysDatabase, names: Names) -> Iterator[ProcessOps]:
     kinds = ("copyKind", "srcKind", "dstKind")
-    rows = database.events(MEMCPY_TABLE, (*_PLACE, *kinds))
 
     def name(copy: int, source: int, target: int) -> int:
         memories = f"{_word(_MEMORIES, source)} -> {_word(_MEMORIES, target)}"
         return names[f"Memcpy {_word(_COPIES, copy)} ({memories})"]
 
-    return _ops(rows, _of_each(rows, kinds, name), MEMCPY)
+    for rows in database.events(MEMCPY_TABLE, (*_PLACE, *kinds)):
+        yield _ops(rows, _of_each(rows, kinds, name), MEMCPY)
 
 
-def _fills(database: NsysDatabase, names: Names) -> _ProcessOps:
-    rows = database.events(MEMSET_TABLE, (*_PLACE, "memKind"))
-    name = _of_each(rows, ("memKind",), lambda kind: names[f"Memset ({_word(_MEMORIES, kind)})"])
-    return _ops(rows, name, MEMSET)
+def _fills(database: NsysDatabase, names: Names) -> Iterator[ProcessOps]:
+    def name(kind: int) -> int:
+        return names[f"Memset ({_word(_MEMORIES, kind)})"]
+
+    for rows in database.events(MEMSET_TABLE, (*_PLACE, "memKind")):
+        yield _ops(rows, _of_each(rows, ("memKind",), name), MEMSET)
 
 
-def _graphs(database: NsysDatabase, names: Names, nodes: Sequence[_ProcessOps]) -> _ProcessOps:
-    rows = database.events(GRAPH_TABLE, (*_PLACE, "graphExecId"))
-    count = len(rows["start_ns"])
-    if count:
-        key = row_numbers(
-            np.concatenate((rows["globalPid"], *(global_pid for _, global_pid in nodes))),
-            np.concatenate((rows["correlationId"], *(ops.correlation for ops, _ in nodes))),
-        )
-        whole = ~np.isin(key[:count], key[count:])
-        rows = {column: values[whole] for column, values in rows.items()}
-
+def _graphs(database: NsysDatabase, names: Names) -> Iterator[ProcessOps]:
     def name(number: int) -> int:
         return names[f"CUDA graph {number}" if number >= 0 else "CUDA graph"]
 
-    graph_id = rows["graphId"]
-    graphs, global_pid = _ops(rows, _of_each(rows, ("graphExecId",), name), GRAPH)
-    return replace(graphs, graph_id=graph_id), global_pid
+    for rows in database.events(GRAPH_TABLE, (*_PLACE, "graphExecId")):
+        own_names = _of_each(rows, ("graphExecId",), name)
+        yield _ops(rows, own_names, GRAPH, graph_id=rows["graphId"])
 
 
 def named(database: NsysDatabase, names: Names, ids: Int64s) -> Int32s:
     """The interned number of each id's text; an id without a text is `UNNAMED`."""
-    distinct = np.unique(ids)
+    # `np.unique` would make a hash set of them, with a node for each.
+    ordered = np.sort(ids)
+    is_first = np.ones(len(ids), dtype=np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    distinct = ordered[is_first]
+    del ordered
     numbers = np.empty(len(distinct), dtype=np.int32)
     for at in range(0, len(distinct), MAX_IDS):
         some = distinct[at : at + MAX_IDS].tolist()
         texts = database.texts(some)
         numbers[at : at + MAX_IDS] = names.index([texts.get(number) for number in some])
-    return numbers[np.searchsorted(distinct, ids)]
+    number_of_each = np.empty(len(ids), dtype=np.int32)
+    for at in range(0, len(ids), _NAMED_ROWS):
+        row = np.searchsorted(distinct, ids[at : at + _NAMED_ROWS])
+        number_of_each[at : at + _NAMED_ROWS] = numbers[row]
+    return number_of_each
 
 
 def _word(words: Sequence[str], index: int) -> str:
     return words[index] if 0 <= index < len(words) else "Unknown"
 
 
-def api_calls(database: NsysDatabase, names: Names) -> HostEvents:
+def api_calls(database: NsysDatabase, names: Names) -> Growing[HostEvents]:
     """CUDA runtime and driver calls; their names lose the version (`cudaLaunchKernel_v7000`)."""
     wanted = ("globalTid", "correlationId", "nameId")
-    parts = [database.events(table, wanted) for table in _CALL_TABLES]
-    rows = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    parts = chain.from_iterable(database.events(table, wanted) for table in _CALL_TABLES)
+    calls = Growing(
+        HostEvents,
+        (_host_events(rows, rows["nameId"], correlation=rows["correlationId"]) for rows in parts),
+    )
     raw = Names()
-    index = named(database, raw, rows["nameId"])
-    name = names.index([_VERSION.sub("", text) for text in filter(None, raw)])[index]
-    return _host_events(rows, name, rows["correlationId"])
+    index = named(database, raw, calls.rows().name)
+    number = names.index([_VERSION.sub("", text) for text in filter(None, raw)])
+    return calls.change(name=number[index])
 
 
-def nvtx_ranges(database: NsysDatabase, names: Names) -> tuple[HostEvents, HostEvents, int]:
+def nvtx_ranges(
+    database: NsysDatabase, names: Names
+) -> tuple[Growing[HostEvents], Growing[HostEvents], int]:
     """NVTX ranges of all domains; the operators that PyTorch wrote as NVTX; the number of ranges
     that never ended."""
     ranges = f'"eventType" IN {_RANGE_TYPES}' if database.has(_NVTX_TABLE, "eventType") else "1"
@@ -215,16 +238,21 @@ def nvtx_ranges(database: NsysDatabase, names: Names) -> tuple[HostEvents, HostE
             operators.add(names[text])
         return names[text]
 
-    rows = database.events(_NVTX_TABLE, ("globalTid", "textId"), closed, number)
-    registered = named(database, names, rows["textId"])
-    name = np.where(rows["text"] >= 0, rows["text"].astype(np.int32), registered)
-    events = _host_events(rows, name, np.full(len(name), NOT_GIVEN, dtype=np.int64))
-    is_operator = np.isin(rows["text"], sorted(operators))
-    left = database.count(_NVTX_TABLE, left_open)
-    return events.take(~is_operator), events.take(is_operator), left
+    events = Growing(HostEvents)
+    for rows in database.events(_NVTX_TABLE, ("globalTid", "textId"), closed, number):
+        name, registered = rows["text"].astype(np.int32), named(database, names, rows["textId"])
+        events.append(_host_events(rows, np.where(name >= 0, name, registered)))
+    emitted = Growing(HostEvents)
+    if operators:
+        is_operator = np.isin(events.rows().name, sorted(operators))
+        emitted.append(events.rows().take(is_operator))
+        events.keep(~is_operator)
+    return events, emitted, database.count(_NVTX_TABLE, left_open)
 
 
-def _host_events(rows: dict[str, Int64s], name: Int32s, correlation: Int64s) -> HostEvents:
+def _host_events(
+    rows: dict[str, Int64s], name: Int32s | Int64s, **correlation: Int64s
+) -> HostEvents:
     global_tid = rows["globalTid"]
     return host_events(
         start_ns=rows["start_ns"],
@@ -232,7 +260,7 @@ def _host_events(rows: dict[str, Int64s], name: Int32s, correlation: Int64s) -> 
         name=name,
         pid=_process_of(global_tid),
         tid=np.where(global_tid < 0, NOT_GIVEN, global_tid & 0xFFFFFF),
-        correlation=correlation,
+        **correlation,
     )
 
 

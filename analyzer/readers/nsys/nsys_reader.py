@@ -6,14 +6,18 @@ Ids, devices and streams of an export are per process; they are made unique here
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, SQLITE_ERRORS, NsysDatabase
-from decodescope.analyzer.readers.nsys.events import GPU_TABLES, all_gpu_ops, api_calls, nvtx_ranges
+from decodescope.analyzer.readers.nsys.events import (
+    GPU_TABLES,
+    ProcessOps,
+    all_gpu_ops,
+    api_calls,
+    nvtx_ranges,
+)
 from decodescope.analyzer.readers.trace_columns import (
     MAX_NAME,
     PROCESS_SHIFT,
@@ -27,11 +31,10 @@ from decodescope.analyzer.readers.trace_columns import (
     usable_base,
 )
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Intervals, Trace, grouped
 
 _GPU_NAME_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")
 _DEVICE_TABLE = "TARGET_INFO_CUDA_DEVICE"
-_Events = TypeVar("_Events", GpuOps, HostEvents)
 # CUPTI's overheads of the profiler; the others (a full command buffer, lazy loading) are the
 # program's own.
 _PROFILER_OVERHEADS = '"overheadType" IN (3, 4, 5)'
@@ -39,40 +42,40 @@ _OVERHEAD_TABLE = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 _WARNING, _ERROR = 2, 3
 
 
-def own_correlations(gpu: GpuOps, gpu_pid: Int64s, calls: HostEvents) -> tuple[GpuOps, HostEvents]:
-    """The same with correlation ids that are unique across processes.
+def own_correlations(gpu: Growing[ProcessOps], calls: Growing[HostEvents]) -> None:
+    """Make correlation ids unique across processes.
 
     An op without a process belongs to the only process of the file; if there are several, to none.
     """
-    processes = np.unique(np.concatenate((gpu_pid[gpu_pid >= 0], calls.pid)))
-
-    def unique(events: _Events, pid: Int64s) -> _Events:
-        place = np.searchsorted(processes, pid)
+    of_ops, of_calls = np.unique(gpu.rows().pid), np.unique(calls.rows().pid)
+    processes = np.union1d(of_ops[of_ops >= 0], of_calls)
+    for growing in (gpu, calls):
+        events = growing.rows()
+        place = np.searchsorted(processes, events.pid)
         if len(processes) > 1:
-            place = np.where(pid < 0, len(processes), place)
-        return replace(events, correlation=own_ids(events.correlation, place))
-
-    return unique(gpu, gpu_pid), unique(calls, calls.pid)
+            place[events.pid < 0] = len(processes)
+        growing.change(correlation=own_ids(events.correlation, place))
 
 
 def own_devices(
-    database: NsysDatabase, gpu: GpuOps, gpu_pid: Int64s, findings: list[Finding]
-) -> GpuOps:
-    """The same with the GPU's number instead of each process's own device number, and with a
+    database: NsysDatabase, growing: Growing[ProcessOps], findings: list[Finding]
+) -> Growing[GpuOps]:
+    """The ops with the GPU's number instead of each process's own device number, and with a
     separate stream for each process that shares a device.
 
     If the file does not map device numbers to GPUs they stay as they are, with a finding if several
     processes use the same number.
     """
+    gpu = growing.rows()
     gpu_of = _gpu_numbers(database)
     used = [
-        (int(gpu_pid[rows[0]]), int(gpu.device[rows[0]]))
-        for rows in grouped(np.arange(len(gpu)), gpu_pid, gpu.device)
+        (int(gpu.pid[rows[0]]), int(gpu.device[rows[0]]))
+        for rows in grouped(np.arange(len(gpu)), gpu.pid, gpu.device)
     ]
     moved, stream = gpu.device.copy(), gpu.stream.copy()
     for pid, device in used:
         if (number := gpu_of.get((pid, device))) is not None:
-            moved[(gpu_pid == pid) & (gpu.device == device)] = number
+            moved[(gpu.pid == pid) & (gpu.device == device)] = number
     unmapped = Counter(device for pid, device in used if (pid, device) not in gpu_of)
     for device, processes in unmapped.items():
         if processes > 1:
@@ -86,9 +89,9 @@ def own_devices(
     shared = Counter(device for device, _ in {(gpu_of.get(one, one[1]), one[0]) for one in used})
     for device in (device for device, processes in shared.items() if processes > 1):
         on_device = moved == device
-        _, place = np.unique(gpu_pid[on_device], return_inverse=True)
+        _, place = np.unique(gpu.pid[on_device], return_inverse=True)
         stream[on_device] += place << PROCESS_SHIFT
-    return replace(gpu, device=moved, stream=stream)
+    return growing.only(GpuOps).change(device=moved, stream=stream)
 
 
 def _gpu_numbers(database: NsysDatabase) -> dict[tuple[int, int], int]:
@@ -129,30 +132,29 @@ def read_nsys(source: ByteSource) -> Trace:
 def _trace(database: NsysDatabase) -> Trace:
     names, shapes = Names(), Shapes()
     findings: list[Finding] = []
-    gpu, gpu_pid = all_gpu_ops(database, names, shapes)
+    of_processes = all_gpu_ops(database, names, shapes)
     calls = api_calls(database, names)
     ranges, operators, left_open = nvtx_ranges(database, names)
     findings_of_names = [*names.findings()]
     table, moved = names.take_sorted()
-    gpu, calls = own_correlations(gpu, gpu_pid, calls)
-    gpu = own_devices(database, gpu, gpu_pid, findings)
+    own_correlations(of_processes, calls)
+    gpu = own_devices(database, of_processes, findings)
+    # A column is freed once it is sorted.
+    del of_processes
     device_names = gpu_names(database)
-    whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
+    whole_graphs = int(np.count_nonzero(gpu.rows().kind == GRAPH))
     findings += _findings(database, left_open, whole_graphs)
     findings += findings_of_names
     base_ns = usable_base(_base_ns(database), findings)
-    growing, grown_calls = Growing.of(gpu), Growing.of(calls)
-    # Each column is freed once it is sorted.
-    del gpu, gpu_pid, calls
-    host_calls = sorted_host_events(grown_calls, moved)
+    host_calls = sorted_host_events(calls, moved)
     return Trace(
         source=Source(path=database.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
         device_names=device_names,
-        ops=sorted_gpu_ops(growing, moved, host_calls, findings),
+        ops=sorted_gpu_ops(gpu, moved, host_calls, findings),
         calls=host_calls,
-        cpu_ops=sorted_host_events(Growing.of(operators), moved),
-        ranges=sorted_host_events(Growing.of(ranges), moved),
+        cpu_ops=sorted_host_events(operators, moved),
+        ranges=sorted_host_events(ranges, moved),
         findings=tuple(findings),
         capture=None,
         base_ns=base_ns,
@@ -200,9 +202,10 @@ def _overhead(database: NsysDatabase) -> Intervals:
     if not database.has(_OVERHEAD_TABLE, "overheadType"):
         return Intervals.concatenate(())
     read, dropped = database.rows_read, database.dropped
-    rows = database.events(_OVERHEAD_TABLE, (), _PROFILER_OVERHEADS)
+    parts = database.events(_OVERHEAD_TABLE, (), _PROFILER_OVERHEADS)
+    pauses = Growing(Intervals, (Intervals(rows["start_ns"], rows["end_ns"]) for rows in parts))
     database.rows_read, database.dropped = read, dropped
-    return Intervals(rows["start_ns"], rows["end_ns"])
+    return pauses.rows()
 
 
 def _base_ns(database: NsysDatabase) -> int:
