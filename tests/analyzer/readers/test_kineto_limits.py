@@ -10,8 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.kineto import stream
+from decodescope.analyzer.readers import json_text
+from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.stream import EventStream
 from tests.helpers.kineto_events import call, codes, document, op, read
 
 KERNEL = document([call(0, 5, 1), op(10, 20, 1)])
@@ -77,8 +79,8 @@ def test_a_value_decodes_alike_however_little_is_looked_at(
     text = json.dumps({"before": 1, "deviceProperties": value}, ensure_ascii=escaped)
     data = text.encode()[:-1] + b', "traceEvents": []}'
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "_WINDOW_BYTES", window)
-        source = stream.EventStream(stream.ByteSource(BytesIO(data), "some"))
+        patch.setattr(json_text, "_WINDOW_BYTES", window)
+        source = EventStream(ByteSource(BytesIO(data), "some"))
         assert list(source.batches()) == [[]]
     assert source.metadata == json.loads(text)
 
