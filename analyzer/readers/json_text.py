@@ -86,7 +86,7 @@ class JsonText:
         self._buffer = b""
         self._at = 0
 
-    def keys(self) -> Iterator[str]:
+    def members(self) -> Iterator[str]:
         """The keys of the object that begins here; what iterates reads each one's value."""
         self._drop(1)
         keys = 0
@@ -100,6 +100,13 @@ class JsonText:
             self._drop(1)
             self.expect()
             yield key
+        self._drop(1)
+
+    def items(self) -> Iterator[None]:
+        """Stop at each entry of the list that begins here; what iterates reads it."""
+        self._drop(1)
+        while self.expect(_SEPARATORS) != b"]":
+            yield
         self._drop(1)
 
     def entries(self, decoded_as: Entries[_Entry]) -> Iterator[list[_Entry]]:
@@ -125,7 +132,7 @@ class JsonText:
             for _ in self.entries(_ANY):
                 self.check()
         elif first == b"{":
-            for _ in self.keys():
+            for _ in self.members():
                 self.pass_over()
         else:
             self.value()

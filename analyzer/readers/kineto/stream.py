@@ -70,7 +70,7 @@ class EventStream(JsonText):
             raise self.error(problem, "give a Kineto or Chrome trace")
 
     def _document(self) -> Iterator[list[Event]]:
-        for key in self.keys():
+        for key in self.members():
             if key == "traceEvents" and self.expect() == b"[":
                 yield from self._events()
             else:

@@ -180,7 +180,7 @@ def _graphs(database: NsysDatabase, names: Names) -> Iterator[ProcessOps]:
         yield _ops(rows, own_names, GRAPH, graph_id=rows["graphId"])
 
 
-def named(database: NsysDatabase, names: Names, ids: Int64s) -> Int32s:
+def named(database: NsysDatabase, names: Names, ids: Int32s | Int64s) -> Int32s:
     """The interned number of each id's text; an id without a text is `UNNAMED`."""
     # `np.unique` would make a hash set of them, with a node for each.
     ordered = np.sort(ids)

@@ -4,16 +4,25 @@ Source: ROCm's rocprofiler-sdk, which writes it (`generateJSON.cpp`), and its JS
 only some versions write have a default.
 """
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
+from decodescope.analyzer.readers.json_text import (
+    Broken,
+    Entries,
+    Incomplete,
+    JsonText,
+    Stopped,
+    clean,
+)
 
 # The only key of the document, so its first bytes say what it is.
+_ROOT = "rocprofiler-sdk-tool"
 GPU_AGENT = 2
 _Value = TypeVar("_Value")
 _MAX_DEVICES = 1 << 16
@@ -70,24 +79,11 @@ class Copy(Record, gc=False):
 
 
 class ApiCall(Record, gc=False):
-    """A call of HIP or HSA, or a marker; `kind` and `operation` index `Strings.buffer_records`."""
+    """A call of HIP or HSA, or a marker; `kind` and `operation` index the `OperationNames`."""
 
     kind: int
     operation: int
     thread_id: int
-
-
-class Records(Struct, gc=False):
-    """The records. `marker_api` holds roctx ranges and marks, each as one record."""
-
-    kernel_dispatch: list[Dispatch] = []
-    memory_copy: list[Copy] = []
-    hip_api: list[ApiCall] = []
-    hsa_api: list[ApiCall] = []
-    marker_api: list[ApiCall] = []
-
-    def count(self) -> int:
-        return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
 class Agent(Struct, gc=False):
@@ -125,57 +121,97 @@ class Entry(Struct, Generic[_Value], gc=False):
     value: _Value
 
 
-class Strings(Struct, gc=False):
-    """`marker_api` holds the text of each marker, by its internal correlation id."""
-
-    buffer_records: list[OperationNames] = []
-    marker_api: list[Entry[str]] = []
-
-
-class Metadata(Struct, gc=False):
-    pid: int = -1
+def _entries(kind: type[_Value]) -> Entries[_Value]:
+    return Entries(
+        msgspec.json.Decoder(list[kind]),  # type: ignore[valid-type]
+        lambda value: msgspec.convert(clean(value), kind),
+    )
 
 
-class Process(Struct, gc=False):
-    metadata: Metadata = field(default_factory=Metadata)
-    agents: list[Agent] = []
-    strings: Strings = field(default_factory=Strings)
-    kernel_symbols: list[KernelSymbol] = []
-    buffer_records: Records = field(default_factory=Records)
+# The lists of a process that are read. `buffer_records` are its records, where `marker_api` holds
+# roctx ranges and marks; in `strings` it holds their texts, by their internal correlation ids.
+_LISTS: dict[str, Entries[Any]] = {
+    "agents": _entries(Agent),
+    "strings.buffer_records": _entries(OperationNames),
+    "strings.marker_api": _entries(Entry[str]),
+    "kernel_symbols": _entries(KernelSymbol),
+    "buffer_records.kernel_dispatch": _entries(Dispatch),
+    "buffer_records.memory_copy": _entries(Copy),
+    "buffer_records.hip_api": _entries(ApiCall),
+    "buffer_records.hsa_api": _entries(ApiCall),
+    "buffer_records.marker_api": _entries(ApiCall),
+}
+_PID = "metadata.pid"
+_INSIDE = frozenset(path.split(".")[0] for path in (*_LISTS, _PID) if "." in path)
+_Part = tuple[str, Any]
 
 
-class _Document(Struct, gc=False):
-    processes: list[Process] = field(name="rocprofiler-sdk-tool")
-
-
-_decoder = msgspec.json.Decoder(_Document)
-
-
-def read_processes(source: ByteSource) -> list[Process]:
-    """The processes of a document.
+def read_parts(source: ByteSource) -> Iterator[_Part]:
+    """The parts of a document in its order: (path in a process, a batch of that list's entries),
+    and ("", pid) behind each process.
 
     Raises:
-        TraceError: it is over 1 GiB, cut short, no JSON, or not as rocprofv3 writes it.
+        TraceError: it is cut short, no JSON, or not as rocprofv3 writes it.
     """
-    data = source.read_all("record fewer steps, or fewer kinds of records")
-    if source.truncated:
-        raise _unreadable(source, "the gzip file is cut short or broken")
+    text = JsonText(source)
     try:
-        return _decode(data)
+        if text.peek() != b"{":
+            raise Broken
+        for key in text.members():
+            if key != _ROOT:
+                text.pass_over()
+                continue
+            _expect(text, b"[", _ROOT)
+            for _ in text.items():
+                yield from _process(text)
+        if text.peek():
+            raise Broken
+    except Incomplete:
+        raise _unreadable(source, "it ends early") from None
+    except Broken:
+        raise _unreadable(source, f"no JSON at byte {text.offset}") from None
+    except (Stopped, RecursionError) as error:
+        raise _unreadable(source, f"{error} at byte {text.offset}") from None
     except msgspec.ValidationError as error:
         raise TraceError(
             f"{source.path}: not as rocprofv3 writes its JSON ({error}); record it again with "
             "--output-format json"
         ) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _unreadable(source, str(error)) from None
+    if source.truncated:
+        raise _unreadable(source, "the gzip file is cut short or broken")
 
 
-def _decode(data: bytearray) -> list[Process]:
-    try:
-        return _decoder.decode(data).processes
-    except UnicodeDecodeError:
-        return _decoder.decode(data.decode("utf-8", "replace")).processes
+def _process(text: JsonText) -> Iterator[_Part]:
+    pid = -1
+    _expect(text, b"{", "a process")
+    for key in text.members():
+        if key not in _INSIDE:
+            yield from _value(text, key)
+            continue
+        _expect(text, b"{", key)
+        for inner in text.members():
+            if f"{key}.{inner}" == _PID:
+                pid = msgspec.convert(text.value(), int)
+            else:
+                yield from _value(text, f"{key}.{inner}")
+    yield "", pid
+
+
+def _value(text: JsonText, path: str) -> Iterator[_Part]:
+    entries = _LISTS.get(path)
+    if entries is None:
+        text.pass_over()
+        return
+    _expect(text, b"[", path)
+    for batch in text.entries(entries):
+        text.check()
+        yield path, batch
+
+
+def _expect(text: JsonText, begins: bytes, what: str) -> None:
+    if text.expect() != begins:
+        kind = "object" if begins == b"{" else "array"
+        raise msgspec.ValidationError(f"Expected `{kind}` - at `{what}`")
 
 
 def _unreadable(source: ByteSource, why: str) -> TraceError:
@@ -188,14 +224,19 @@ class Devices:
     An agent that the document does not list counts as one more GPU.
     """
 
-    def __init__(self, agents: Sequence[Agent]) -> None:
+    def __init__(self, agents: Sequence[Agent] = ()) -> None:
         self.names: dict[int, str] = {}
-        self._hosts = {agent.id.handle for agent in agents if agent.type != GPU_AGENT}
+        self._hosts: set[int] = set()
         self._numbers: dict[int, int] = {}
         self._taken: set[int] = set()
         self._next = 0
+        self.add(agents)
+
+    def add(self, agents: Sequence[Agent]) -> None:
         for agent in agents:
-            if agent.type == GPU_AGENT:
+            if agent.type != GPU_AGENT:
+                self._hosts.add(agent.id.handle)
+            else:
                 number = self._assign(agent.id.handle, agent.logical_node_type_id)
                 self.names[number] = agent.product_name or agent.name
 

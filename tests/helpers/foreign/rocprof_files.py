@@ -1,6 +1,7 @@
 """Hand-made documents of rocprofv3 for tests, with the given records only; times in ns."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Process:
         operation = _OPERATIONS[kind].index(name)
         self._add(records, *times, kind=kind, operation=operation, thread_id=tid)
 
-    def data(self) -> dict[str, Any]:
+    def data(self, kernels: Mapping[int, str] = KERNELS) -> dict[str, Any]:
         kinds = [
             {"kind": f"KIND_{kind}", "operations": _OPERATIONS.get(kind, [])} for kind in range(9)
         ]
@@ -106,16 +107,16 @@ class Process:
                     "formatted_kernel_name": name, "demangled_kernel_name": name + " [clone .kd]",
                     **({"arch_vgpr_count": 32, "accum_vgpr_count": 8} if key == 7 else {}),
                 }
-                for key, name in KERNELS.items()
+                for key, name in kernels.items()
             ],
             "buffer_records": self.records,
         }  # fmt: skip
 
 
-def document(*processes: Process) -> bytes:
-    return json.dumps({"rocprofiler-sdk-tool": [one.data() for one in processes]}).encode()
+def document(*processes: Process, kernels: Mapping[int, str] = KERNELS) -> bytes:
+    return json.dumps({"rocprofiler-sdk-tool": [one.data(kernels) for one in processes]}).encode()
 
 
-def write(path: Path, *processes: Process) -> Path:
-    path.write_bytes(document(*processes))
+def write(path: Path, *processes: Process, kernels: Mapping[int, str] = KERNELS) -> Path:
+    path.write_bytes(document(*processes, kernels=kernels))
     return path

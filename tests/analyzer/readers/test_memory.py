@@ -1,0 +1,114 @@
+"""While a trace is read, at most half as much again is held as what is returned: few and many
+names, ops with and without calls, of every format."""
+
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decodescope.analyzer import load
+from decodescope.analyzer.readers import byte_source, trace_columns
+from decodescope.analyzer.readers.nsys import database, events
+from decodescope.analyzer.readers.rocprof import process_columns
+from decodescope.analyzer.trace import Columns, Trace
+from tests.helpers.foreign import rocprof_files
+from tests.helpers.foreign.nsys_files import Export
+from tests.helpers.kineto_events import call, document, op
+
+ROWS = 6_000
+MOST = 1.5
+
+
+def name_of(row: int, distinct: int) -> str:
+    return f"void cutlass::Kernel2<sm90_gemm_{row % distinct:07d}>"
+
+
+def kineto(folder: Path, distinct: int, calls: bool) -> Path:
+    rows = []
+    for at in range(ROWS):
+        rows.append(op(10 * at, 10 * at + 5, at + 1, name=name_of(at, distinct)))
+        if calls:
+            rows.append(call(10 * at - 8, 10 * at - 7, at + 1))
+    path = folder / "trace.json"
+    path.write_bytes(document(rows))
+    return path
+
+
+def nsys(folder: Path, distinct: int, calls: bool) -> Path:
+    export = Export()
+    for at in range(ROWS):
+        export.kernel(10 * at, 10 * at + 5, at + 1, name=name_of(at, distinct))
+        if calls:
+            export.call(10 * at - 8, 10 * at - 7, at + 1)
+    return export.write(folder / "trace.sqlite")
+
+
+def nvtx(folder: Path, distinct: int, calls: bool) -> Path:
+    export = Export()
+    for at in range(ROWS):
+        export.span(10 * at, 10 * at + 5, name_of(at, distinct))
+    return export.write(folder / "trace.sqlite")
+
+
+def rocprof(folder: Path, distinct: int, calls: bool) -> Path:
+    process = rocprof_files.Process()
+    for at in range(ROWS):
+        process.kernel(10 * at + 10, 10 * at + 15, at + 1, kernel=at % distinct)
+        if calls:
+            process.call(10 * at + 2, 10 * at + 3, at + 1)
+    names = {at: name_of(at, distinct) for at in range(distinct)}
+    return rocprof_files.write(folder / "results.json", process, kernels=names)
+
+
+def held_bytes(trace: Trace) -> int:
+    """Of its columns, and of its names as Python holds them."""
+    values = [getattr(trace, field.name) for field in fields(trace)]
+    columns = [
+        getattr(value, field.name) for value in values if isinstance(value, Columns)
+        for field in fields(value)  # type: ignore[arg-type]
+    ]  # fmt: skip
+    names = sum(name.__sizeof__() for name in trace.names) + trace.names.__sizeof__()
+    return sum(column.nbytes for column in columns) + names
+
+
+@pytest.mark.parametrize(
+    ("write", "distinct", "calls"),
+    [
+        (kineto, 50, False), (kineto, 50, True), (kineto, ROWS, False),
+        (nsys, 50, False), (nsys, 50, True), (nsys, ROWS, False), (nvtx, ROWS, False),
+        (rocprof, 50, False), (rocprof, 50, True), (rocprof, ROWS, False),
+    ],
+)  # fmt: skip
+def test_a_trace_is_held_once(
+    write: Callable[[Path, int, bool], Path],
+    distinct: int,
+    calls: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_source, "_PIECE_BYTES", 1 << 13)
+    monkeypatch.setattr(database, "_CHUNK_ROWS", 100)
+    monkeypatch.setattr(database, "_TEXT_ROWS", 100)
+    for module, name in (
+        (trace_columns, "_JOINED_ROWS"), (events, "_NAMED_ROWS"), (process_columns, "_BLOCK_ROWS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 1 << 9)
+    # Memory that is traced, without the pages that would not be written.
+    monkeypatch.setattr(
+        trace_columns, "_in_pages", lambda rows, dtype: np.empty(min(rows, ROWS), dtype)
+    )
+    path = write(tmp_path, distinct, calls)
+    load(path)
+    tracemalloc.start()
+    try:
+        trace = load(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(trace.ops) + len(trace.ranges) == ROWS
+    assert len(trace.names) >= distinct
+    import time; print("RATIO", write.__name__, distinct, calls, peak / held_bytes(trace), time.process_time())
+    assert peak < MOST * held_bytes(trace)
