@@ -1,4 +1,4 @@
-"""While a trace is read, at most half as much again is held as what is returned: few and many
+"""While a trace is read, less than half as much again is held as what is returned: few and many
 names, ops with and without calls, of every format."""
 
 import tracemalloc
@@ -19,7 +19,8 @@ from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import call, document, op
 
 ROWS = 6_000
-MOST = 1.5
+# The allocator keeps some more, in holes that it cannot give back.
+MOST = 1.45
 
 
 def name_of(row: int, distinct: int) -> str:
@@ -110,5 +111,4 @@ def test_a_trace_is_held_once(
         tracemalloc.stop()
     assert len(trace.ops) + len(trace.ranges) == ROWS
     assert len(trace.names) >= distinct
-    import time; print("RATIO", write.__name__, distinct, calls, peak / held_bytes(trace), time.process_time())
     assert peak < MOST * held_bytes(trace)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers import byte_source
+from decodescope.analyzer.readers import byte_source, json_text
 from decodescope.analyzer.readers.rocprof.document import GPU_AGENT, Agent, Devices, Handle
 from decodescope.analyzer.trace import KERNEL, MEMCPY, Trace
 from tests.fuzzing.damage import damage_bytes
@@ -295,9 +295,56 @@ def test_names_that_are_no_utf_8_are_kept_readable(tmp_path: Path) -> None:
     assert any("gemm<float>" in name for name in load(path).names)
 
 
-def test_what_must_be_held_in_memory_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(byte_source, "MAX_BYTES_IN_MEMORY", 1 << 10)
-    with pytest.raises(TraceError, match="record fewer steps"):
-        load(write(tmp_path / "results.json", one_step()))
+@pytest.mark.parametrize("late", ["agents", "strings", "kernel_symbols"])
+def test_names_behind_the_records_that_need_them_are_refused(late: str, tmp_path: Path) -> None:
+    process = one_step().data()
+    process[late] = process.pop(late)
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [process]}))
+    with pytest.raises(TraceError, match=f"lists its {late}.* behind the records"):
+        load(path)
+
+
+def test_keys_that_no_figure_needs_may_hold_anything(tmp_path: Path) -> None:
+    process = one_step().data()
+    anything = [1, "}, {", {"a": [{"b": "]"}, {}]}, [[]], None, {"c": {"d": [{"e": 1.5}] * 3}}]
+    others = {f"other{number}": value for number, value in enumerate(anything)}
+    records = {**others, **process["buffer_records"], "rccl_api": [{"size": 1}] * 9}
+    document = {
+        **others,
+        "rocprofiler-sdk-tool": [{**others, **process, "buffer_records": records}],
+    }
+    path = tmp_path / "results.json"
+    path.write_bytes(json.dumps({"rocprofiler-sdk-tool": [], **document}).encode())
+    plain = load(write(tmp_path / "plain.json", one_step()))
+    assert len(load(path).ops) == len(plain.ops) == 4
+    assert len(load(path).calls) == len(plain.calls)
+
+
+def test_records_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = []
+    for pid in (100, 200):
+        process = Process(pid=pid)
+        for number in range(1, 60):
+            process.call(20 * number, 20 * number + 9, number)
+            process.call(20 * number + 2, 20 * number + 5, 100 + number, name="hsa_queue_create")
+            process.kernel(20 * number + 30, 20 * number + 35, 100 + number)
+        processes.append(process)
+    path = write(tmp_path / "results.json", *processes)
+    whole = load(path)
+    monkeypatch.setattr(byte_source, "_PIECE_BYTES", 4_100)
+    pieces = load(path)
+    for column in ("start_ns", "stream", "correlation", "launch", "shape"):
+        assert (getattr(pieces.ops, column) == getattr(whole.ops, column)).all()
+    assert len(whole.calls) == 118
+    assert (whole.calls.pid[whole.ops.launch[whole.ops.stream < 1 << 32]] == 100).all()
+    assert analyze(pieces).report == analyze(whole).report
+
+
+def test_one_value_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "_MAX_VALUE_BYTES", 1 << 16)
+    monkeypatch.setattr(byte_source, "_PIECE_BYTES", 1 << 13)
+    path = tmp_path / "results.json"
+    path.write_bytes(document(one_step())[:-3] + b', "other": "' + b"x" * (1 << 18) + b'"}]}')
+    with pytest.raises(TraceError, match="a value of over 0 MiB"):
+        load(path)
