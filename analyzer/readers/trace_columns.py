@@ -33,7 +33,7 @@ _Ops = TypeVar("_Ops", bound=GpuOps)
 class Growing(Generic[Rows]):
     """The rows of all parts that were appended, one array a column.
 
-    An array is doubled when it is full, in pages of its own. A column of which all values are
+    An array gets four times its pages when it is full. A column of which all values are
     `NOT_GIVEN` takes no memory until rows are chosen. `rows` are views, read-only where nothing is
     given.
     """
@@ -57,7 +57,7 @@ class Growing(Generic[Rows]):
                 self._columns[field.name] = _not_given(self._count, values.dtype)
                 continue
             if self._count > len(column) or column.strides == (0,):
-                held, column = column, _in_pages(max(self._count, 2 * begin), column.dtype)
+                held, column = column, _in_pages(max(self._count, 4 * begin), column.dtype)
                 column[:begin] = held[:begin]
                 self._columns[field.name] = column
             column[begin : self._count] = values

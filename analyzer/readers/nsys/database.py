@@ -25,7 +25,7 @@ from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100
 _MAX_PAGE = 65_536
-_CHUNK_ROWS, _TEXT_ROWS = 4_000, 500
+_CHUNK_ROWS, _TEXT_ROWS = 8_000, 500
 # Of one query.
 MAX_IDS = 500
 # As in a JSON trace; SQLite and Python hold a text at the same time.
