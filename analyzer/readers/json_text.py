@@ -34,7 +34,6 @@ _NON_FINITE = re.compile(
     rb'(?<=[^\\]":)\s*-?(?:nan(?:\(\w*\))?|inf(?:inity)?)(?=\s*[,}\]])', re.IGNORECASE
 )
 _NEXT_ENTRY = re.compile(rb"\s*,\s*(?=\{)")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_DIGITS = 4_000
 # `int` refuses more than 4,300 digits; as a float such a number is infinite, which none is here.
 value_decoder = json.JSONDecoder(
@@ -301,21 +300,6 @@ class JsonText:
 
 
 _ANY: Entries[Any] = Entries(msgspec.json.Decoder(list[msgspec.Raw]), lambda value: [value])
-
-
-def clean_text(text: str) -> str:
-    """Replace bytes that were not UTF-8, and unpaired surrogates, by replacement characters."""
-    return _SURROGATE.sub("\ufffd", text)
-
-
-def clean(value: object) -> object:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list):
-        return [clean(item) for item in value]
-    if isinstance(value, dict):
-        return {clean_text(key): clean(item) for key, item in value.items()}
-    return value
 
 
 def _skip(text: str, position: int) -> int:

@@ -4,6 +4,7 @@ JSON numbers in microseconds are converted exactly. A float64 of an absolute tim
 1661938466265032.123 µs has a spacing of 0.25 µs, so the digits are never passed through a float.
 """
 
+import re
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any, TypeVar
@@ -11,13 +12,13 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.json_text import clean, clean_text
 from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
 from decodescope.analyzer.trace import Bools, Int64s
 
 Id = int | str | float | None
 _Value = TypeVar("_Value")
 _NONE = msgspec.Raw(b"")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = b"0123456789.,"
 _MAX_INTEGER_DIGITS = 16
 
@@ -79,6 +80,21 @@ def decoded(decoder: msgspec.json.Decoder[_Value], text: bytes | str) -> _Value 
         return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def clean_text(text: str) -> str:
+    """Replace bytes that were not UTF-8, and unpaired surrogates, by replacement characters."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def clean(value: object) -> object:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(key): clean(item) for key, item in value.items()}
+    return value
 
 
 def event_of(value: object) -> Event | None:

@@ -24,8 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.json_text import clean_text
-from decodescope.analyzer.readers.kineto.event import EventArgs, decoded
+from decodescope.analyzer.readers.kineto.event import EventArgs, clean_text, decoded
 from decodescope.analyzer.readers.trace_columns import MAX_NAME, NOT_GIVEN, Names, Shapes
 from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 from decodescope.analyzer.trace import (

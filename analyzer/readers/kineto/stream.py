@@ -13,10 +13,8 @@ from decodescope.analyzer.readers.json_text import (
     Incomplete,
     JsonText,
     Stopped,
-    clean,
-    clean_text,
 )
-from decodescope.analyzer.readers.kineto.event import Event, event_of
+from decodescope.analyzer.readers.kineto.event import Event, clean, clean_text, event_of
 
 _EVENTS = Entries(
     many=msgspec.json.Decoder(list[Event]),

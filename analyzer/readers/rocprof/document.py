@@ -12,14 +12,8 @@ from msgspec import Struct, field
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.json_text import (
-    Broken,
-    Entries,
-    Incomplete,
-    JsonText,
-    Stopped,
-    clean,
-)
+from decodescope.analyzer.readers.json_text import Broken, Entries, Incomplete, JsonText, Stopped
+from decodescope.analyzer.readers.kineto.event import clean
 
 # The only key of the document, so its first bytes say what it is.
 _ROOT = "rocprofiler-sdk-tool"

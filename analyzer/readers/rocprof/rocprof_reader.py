@@ -37,8 +37,9 @@ def read_rocprof(source: ByteSource) -> Trace:
             if len(processes) == 1:
                 merged = finished
             else:
-                for growing, of_process in zip(merged, finished, strict=True):
-                    growing.append(of_process.rows())
+                merged[0].append(finished[0].rows())
+                merged[1].append(finished[1].rows())
+                merged[2].append(finished[2].rows())
             processes.append(ProcessColumns(names, shapes, len(processes)))
         elif not process.add(path, part):
             raise TraceError(
