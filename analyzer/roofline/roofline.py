@@ -197,12 +197,12 @@ def limits_by_shapes(
     The limit of an op is the larger of bytes / bandwidth and FLOPs / peak of the dtype that its
     name says, else of the fastest dtype, and no longer than its attributed time: a cache may have
     served its bytes. Those of a part are summed, so they are a lower bound: other ops may be in it.
-    Where these take most of its time, the limit would say nothing of the part: it has none.
+    Where those take over 90 % of its time, the limit would say nothing of the part: it has none.
     """
     is_known = (work.bytes[ops] != UNKNOWN) & (work.flops[ops] != UNKNOWN)
     part_ns = np.bincount(part, ns)
     known, ns, part = ops[is_known], ns[is_known], part[is_known]
-    mostly_known = 2 * np.bincount(part, ns, len(part_ns)) >= part_ns
+    is_telling = 10 * np.bincount(part, ns, len(part_ns)) >= part_ns
     memory_ns, compute_ns = np.zeros((2, len(known)))
     if peak is not None and len(known):
         names, row = np.unique(trace.ops.name[known], return_inverse=True)
@@ -212,7 +212,7 @@ def limits_by_shapes(
         compute_ns = work.flops[known] * 1e9 / rates[row]
     limit_ns = np.minimum(np.maximum(memory_ns, compute_ns), ns)
     limits = {}
-    for number in np.unique(part[mostly_known[part]]).tolist():
+    for number in np.unique(part[is_telling[part]]).tolist():
         own = part == number
         total_ns = int(limit_ns[own].sum())
         by_compute_ns = limit_ns[own & (compute_ns > memory_ns)].sum()
