@@ -156,6 +156,7 @@ async def test_of_the_titles_that_of_the_panel_with_the_focus_is_marked(session,
         await pilot.press("4")
         inks = session.app._brush().inks
         for focused in ("gap_list", "gap_classes", "gap_list"):
+            await settle(pilot)
             assert session.app.focused.id == focused
             marked = [
                 panel.NAME
