@@ -31,8 +31,7 @@ _IGNORED_CODES = frozenset(
 
 
 def run_conditions(workload: object) -> Conditions:
-    """The workload of a run, a capture, or a plan of one, and its device; fields that it lacks or
-    that are unset are left out."""
+    """The workload of a run or a capture, and its device; fields that it lacks are left out."""
     known = {name: getattr(workload, name, UNSET) for name in _FIELDS}
     return {
         _FIELDS[name]: sampling_words(value) if name == "sampling" else str(value)
@@ -48,7 +47,7 @@ def trace_conditions(report: Report) -> Conditions:
     known = {
         "kind": "" if answer.kind == "unknown" else answer.kind,
         "model": _model_words(answer),
-        "batch": "" if answer.batch is None else f"{answer.batch:,}",
+        "batch": "" if answer.batch is None else str(answer.batch),
         "device": _devices(report),
     }
     conditions = {name: text for name, text in known.items() if text}
@@ -58,15 +57,15 @@ def trace_conditions(report: Report) -> Conditions:
 def differences(base: Conditions, other: Conditions) -> dict[str, str]:
     """Each difference by its name, as "batch 32 against 1"; of what is unknown on a side, there is
     none."""
-    found = {}
+    words = {}
     for name in base.keys() & other.keys():
         texts = base[name], other[name]
-        same = map(_plain_name, texts) if name == "model" else texts
-        if len(set(same)) > 1:
-            found[name] = f"{name} {texts[0]} against {texts[1]}"
-    if "kind" in found:
-        found["kind"] = f"{base['kind']} steps against {other['kind']} steps"
-    return {name: found[name] for name in ("kind", *_FIELDS.values()) if name in found}
+        compared = map(_plain_name, texts) if name == "model" else texts
+        if len(set(compared)) > 1:
+            words[name] = f"{name} {texts[0]} against {texts[1]}"
+    if "kind" in words:
+        words["kind"] = f"{base['kind']} steps against {other['kind']} steps"
+    return {name: words[name] for name in ("kind", *_FIELDS.values()) if name in words}
 
 
 def workload_differences(base: object, other: object) -> tuple[str, ...]:

@@ -98,19 +98,20 @@ def _condition_findings(
     baseline: Baseline, before: Subject, now: Subject, allowed: Allowed
 ) -> Iterator[Finding]:
     """Differences that are accepted, and those of software, which a gate may be there to judge."""
-    found = differences(before.conditions, now.conditions)
+    differing = differences(before.conditions, now.conditions)
     for name in ("driver", *SOFTWARE):
         texts = before.conditions.get(name), now.conditions.get(name)
         if None not in texts and texts[0] != texts[1]:
-            found[name] = f"{name} {texts[0]} against {texts[1]}"
-    refused = [name for name in found if name not in (*allowed.conditions, *SOFTWARE)]
+            differing[name] = f"{name} {texts[0]} against {texts[1]}"
+    refused = [name for name in differing if name not in (*allowed.conditions, *SOFTWARE)]
     if refused:
         options = " ".join(f"--accept {name}" for name in refused)
+        named = ", ".join(differing[name] for name in refused)
         raise InputError(
-            f"baseline {baseline.name}: differs in {', '.join(found[name] for name in refused)}; "
+            f"baseline {baseline.name}: differs in {named}; "
             f"save a new baseline, or compare nevertheless with {options}"
         )
-    for name, text in found.items():
+    for name, text in differing.items():
         message = f"the baseline differs in {text}"
         yield Finding("other_software" if name in SOFTWARE else "other_conditions", message)
 

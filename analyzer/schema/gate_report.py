@@ -32,7 +32,7 @@ class Subject(Struct, frozen=True):
 
 
 class Baseline(Struct, frozen=True):
-    """What `baseline save` writes; `saved_at` is an ISO 8601 time."""
+    """The contents of a file of `baseline save`; `saved_at` is an ISO 8601 time."""
 
     baseline_version: int
     name: str

@@ -94,7 +94,7 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
 
 
 def alike_by(facts: StepAnnotation) -> tuple[StepKind, int | None]:
-    """What is equal for steps that should be alike: batches are told apart in decode only."""
+    """A key that is equal for steps that should be alike: only decode steps differ by batch."""
     return facts.kind, facts.batch if facts.kind == "decode" else None
 
 

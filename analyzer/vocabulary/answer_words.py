@@ -140,7 +140,7 @@ def _apart(answer: Answer, step_kinds: Sequence[StepKindReport]) -> Iterator[str
 
 
 def _unlike(row: StepKindReport, main: StepKindReport) -> str:
-    """What tells steps from the main ones of their kind."""
+    """The difference of steps from the main ones of their kind."""
     if row.batch != main.batch:
         return f" of batch {count(row.batch)}" if row.batch else ""
     ops = row.gpu_ops // row.steps

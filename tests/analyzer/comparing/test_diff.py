@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.comparing.comparability import work_differences
 from decodescope.analyzer.comparing.diff import diff_reports, diff_sides
 from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
@@ -270,3 +271,11 @@ def test_the_json_round_trips(tmp_path: Path) -> None:
     assert answer["base_step_ns"], answer["other_step_ns"] == (2, 3)
     assert answer["ratio"] == 1.5
     assert sum(part["change_ns"] for part in answer["parts"]) == 1
+
+
+def test_a_capture_and_another_trace_of_one_batch_do_not_differ() -> None:
+    captured = scaled(1, capture=capture_of(10, batch=2000))
+    foreign = scaled(1)
+    answer = msgspec.structs.replace(foreign.answer, batch=2000)
+    foreign = msgspec.structs.replace(foreign, answer=answer)
+    assert not any("batch" in words for words in work_differences(captured, foreign))
