@@ -155,6 +155,7 @@ def test_a_baseline_that_is_no_file_never_hangs(decodescope: Command, saved: Pat
         (["gate", "--baseline", "main", "a.json", "--allow", "rope=1"], "no such part; there are"),
         (["gate", "--baseline", "main", "a.json", "--junit", "a.json"], "is the input a.json"),
         (["gate", "--baseline", "main", "no.json"], "no.json"),
+        (["gate", "--baseline", "main", "a.json", "--github", "--json"], "not with --json"),
         (["baseline", "list", "--folder", "a.json"], "--folder a.json: Not a directory"),
         (["baseline", "save", "x", "a.json", "--folder", "a.json"], "a.json"),
     ],

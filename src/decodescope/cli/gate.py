@@ -92,13 +92,15 @@ def gate(
     """Exit with 1 if a step takes longer than in a baseline, by more than is allowed.
 
     FILEs are traces and recordings, or what compare --json wrote: several of them show how far one
-    run is from the next. Noise fails nothing.
+    run is from the next. A slowdown within noise fails nothing.
     """
     from decodescope.analyzer.comparing import gate as judging
     from decodescope.analyzer.comparing.baselines import read_baseline
     from decodescope.analyzer.views.comparison_table import summary_markdown, summary_table
     from decodescope.analyzer.views.gate_outputs import gate_annotations, gate_junit, gate_summary
 
+    if github and as_json:
+        raise InputError("--github: not with --json, as both write to stdout; leave one out")
     options = GivenOptions(**given_texts)
     for path, option in ((markdown, "--markdown"), (junit, "--junit")):
         check_writable(path, option, (*files, *options.files))
