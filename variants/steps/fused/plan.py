@@ -181,6 +181,8 @@ def step_workspace(
     ]
     if parts.dense is not None:
         needs.append(split_workspace(parts.dense.down, tiles["down"], batch))
+    if parts.mixtures:
+        needs.append(split_workspace(parts.mixtures[0].router, tiles["router"], batch))
     if parts.shared is not None:
         needs.append(split_workspace(parts.shared.down, tiles["shared_down"], batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))

@@ -9,6 +9,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.experts_gate_up import used_experts
 from decodescope.kernels.ops.rms_norm import RmsNorm
@@ -361,6 +362,19 @@ def test_narrower_matrices_are_fewer_bytes() -> None:
     narrower = replace(plan, parts=replace(plan.parts, layers=layers))
     saved = layer.o.data.nbytes // 2 - 4 * layer.o.rows
     assert weight_bytes(step_operations(narrower)) == step.weight_bytes_read - saved
+
+
+@pytest.mark.parametrize("family", families.MIXTURES)
+def test_programs_share_the_router_of_a_batch(family: str, device: str) -> None:
+    loaded, workload = load_family(family, device), DecodeWorkload(3, 5, 2, "fp32")
+    step = fused(loaded, workload)
+    router = Tile(16, 16, splits=3)
+    other = step.with_tiles({**step.plan.tiles, "router": router})
+    logits = []
+    for one in (step, other):
+        one.prefill(prompt_of(loaded, workload))
+        logits.append(one.forced_step(ids_of(loaded, 3, seed=3)))
+    assert_logits_agree(logits[1], logits[0])
 
 
 def test_other_tiles_share_the_memory(device: str) -> None:

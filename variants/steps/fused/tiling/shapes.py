@@ -98,6 +98,10 @@ class StepShapes:
         """The shape that `operation` reads in one layer (the head: in one step)."""
         return DECLARATIONS[operation].shape(self)
 
+    def may_split(self, operation: TiledOperation) -> bool:
+        """Whether programs may share an output of `operation`."""
+        return DECLARATIONS[operation].splits and (operation != "router" or self.batch > 1)
+
 
 @dataclass(frozen=True, slots=True)
 class TileDeclaration:
@@ -105,7 +109,8 @@ class TileDeclaration:
 
     `thread_bytes` and `program_bytes` are what its default tile reads at batch 1, of elements of 2
     bytes: what won on an H200 at the shapes of Llama 3.2 1B, and of Qwen3-30B-A3B for experts.
-    `least_rows` are the fewest at batch 1. One that `splits` may share an output between programs.
+    `least_rows` are the fewest at batch 1. One that `splits` may share an output between programs;
+    the router only of a batch, since the kernel of one token applies the norm.
     """
 
     shape: Callable[[StepShapes], Shape]
@@ -145,7 +150,7 @@ def _used_experts(sizes: StepShapes) -> int:
 _KB = 1024
 DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
     "qkv": TileDeclaration(_qkv, 32 * _KB, least_rows=2),
-    "attention": TileDeclaration(_attention),
+    "attention": TileDeclaration(_attention, splits=True),
     "o": TileDeclaration(
         lambda sizes: Shape(sizes.hidden, sizes.heads * sizes.head_dim), 16 * _KB, splits=True
     ),
@@ -156,7 +161,9 @@ DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
         lambda sizes: Shape(sizes.hidden, sizes.intermediate), 64 * _KB, splits=True
     ),
     "head": TileDeclaration(lambda sizes: Shape(sizes.vocab, sizes.hidden), 32 * _KB),
-    "router": TileDeclaration(lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64),
+    "router": TileDeclaration(
+        lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64, splits=True
+    ),
     "shared_gate_up": TileDeclaration(
         lambda sizes: _gate_up(sizes.shared_intermediate, sizes), 32 * _KB, least_rows=2
     ),

@@ -48,7 +48,8 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         block = tile.columns * lanes * 2 * shapes.kv_bytes
         assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
-    assert tile.splits == 1 or operation in ("o", "down", "shared_down")
+    routes_batch = operation == "router" and shapes.batch > 1
+    assert tile.splits == 1 or routes_batch or operation in ("o", "down", "shared_down")
     if shapes.batch > 1:
         assert tile.rows >= 16
         assert tile.columns >= 16
