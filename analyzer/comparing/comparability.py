@@ -21,6 +21,7 @@ _FIELDS = {
     "sampling": "sampling",
     "device_name": "device",
 }
+_LAYERS = "layers"
 _MAX_UNATTRIBUTED_SHARE = 0.01
 # Lengths of KV caches grow from step to step.
 _SIMILAR_KV = 0.1
@@ -41,9 +42,9 @@ def run_conditions(workload: object) -> Conditions:
 
 
 def trace_conditions(report: Report) -> Conditions:
-    """The work of a trace's main steps, and the devices that did it; what is unknown is left
-    out."""
-    answer, capture = report.answer, report.capture
+    """The work of a trace's main steps, and the devices that did it; what is unknown is left out.
+    A model that is unknown still has a number of layers."""
+    answer, structure = report.answer, report.structure
     known = {
         "kind": "" if answer.kind == "unknown" else answer.kind,
         "model": _model_words(answer),
@@ -51,7 +52,11 @@ def trace_conditions(report: Report) -> Conditions:
         "device": _devices(report),
     }
     conditions = {name: text for name, text in known.items() if text}
-    return conditions if capture is None else conditions | run_conditions(capture)
+    if report.capture is not None:
+        conditions |= run_conditions(report.capture)
+    if "model" not in conditions and structure is not None and structure.confidence == "exact":
+        conditions[_LAYERS] = str(structure.layers)
+    return conditions
 
 
 def differences(base: Conditions, other: Conditions) -> dict[str, str]:
@@ -65,7 +70,7 @@ def differences(base: Conditions, other: Conditions) -> dict[str, str]:
             words[name] = f"{name} {texts[0]} against {texts[1]}"
     if "kind" in words:
         words["kind"] = f"{base['kind']} steps against {other['kind']} steps"
-    return {name: words[name] for name in ("kind", *_FIELDS.values()) if name in words}
+    return {name: words[name] for name in ("kind", *_FIELDS.values(), _LAYERS) if name in words}
 
 
 def workload_differences(base: object, other: object) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from statistics import median
 from benchmarks.counters.counter_check import SLOWER
 from benchmarks.report.comparisons import dash, with_interval
 from benchmarks.report.records import Record
-from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, significant
+from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, percent, significant
 
 GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
 # What `scaling` varies, and the list of its record.
@@ -96,6 +96,21 @@ def growth_rows(record: Record) -> list[list[str]]:
         [_FORMATS[name], *(_two_digits(kl * 1e3) for kl in found[name]["steps"]["growth"]["kl"])]
         for name in _GROWING
     ]
+
+
+def noise_percents(record: Record) -> list[float]:
+    """The noise of simulated gates, in order."""
+    return list(dict.fromkeys(one["noise_percent"] for one in record["simulated"]))
+
+
+def simulated_rows(record: Record) -> list[list[str]]:
+    """Simulated gates: the shape of the noise, the traces of each side, and by noise how often
+    equal sides and a slower one were called slower."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for one in record["simulated"]:
+        row = rows.setdefault((one["shape"], "{} and {}".format(*one["traces"])), [])
+        row.append(f"{percent(one['false_alarms'])} %, {percent(one['found'])} %")
+    return [[*names, *cells] for names, cells in rows.items()]
 
 
 def cold_kernels(record: Record) -> list[Record]:

@@ -15,6 +15,7 @@ from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Change, Diff
 from decodescope.analyzer.schema.report import Report, Source
+from decodescope.analyzer.schema.step_report import StructureReport
 from tests.helpers.comparison_reports import capture_of, range_of, step_of, window_of
 
 TIMES = st.lists(st.integers(1, 2**40), min_size=1, max_size=8)
@@ -180,6 +181,27 @@ def test_steps_of_different_work_are_not_judged(one: Any, two: Any, words: str) 
     diff = diff_reports(answering(steps(9, 9, 9), **one), answering(steps(18, 18, 18), **two))
     assert diff.answer.differences == ((words,) if words else ())
     assert diff.answer.verdict == ("unknown" if words else "slower")
+
+
+@pytest.mark.parametrize(
+    ("layers", "confidence", "model", "words"),
+    [
+        (24, "exact", None, ("layers 16 against 24",)),
+        (16, "exact", None, ()),
+        (24, "partial", None, ()),
+        (24, "exact", "qwen3-8b", ()),
+    ],
+)
+def test_models_that_nobody_knows_differ_by_their_layers(
+    layers: int, confidence: Any, model: str | None, words: tuple[str, ...]
+) -> None:
+    base = steps(9, 9, 9, structure=StructureReport("repetition", 16, 1, (9,), 1, "exact"))
+    structure = StructureReport("repetition", layers, 1, (9,), 1, confidence)
+    answer = diff_reports(
+        base, answering(steps(18, 18, 18, structure=structure), model=model)
+    ).answer
+    assert answer.differences == words
+    assert answer.verdict == ("unknown" if words else "slower")
 
 
 def test_different_gpus_are_a_difference() -> None:

@@ -11,6 +11,8 @@ import pytest
 from benchmarks.claims.report import ClaimsReport
 from benchmarks.counters.counter_check import SLOWER
 from benchmarks.counters.counter_figures import Quantiles, Reason, VariantFigures
+from benchmarks.gate.gate_accuracy import Change, Kind
+from benchmarks.gate.noise_shapes import Simulated
 from benchmarks.report.claims import read_reports
 from benchmarks.report.comparisons import variant
 from benchmarks.report.documents import COMMAND, PLOTS, ROOT, documents, with_results
@@ -168,6 +170,28 @@ def _page(found: dict[Path, str], name: str) -> str:
 
 def quantiles(value: float) -> Quantiles:
     return Quantiles(value * 0.9, value, value * 1.1)
+
+
+def test_a_record_of_the_gate_is_a_section_and_without_one_there_is_none(records, reports):
+    page = _page(documents(records, reports), "comparisons")
+    assert ("gate-accuracy" in records) == ("## Gates" in page)
+    changes = (Change(0, 0.01, 0.04, 0.95), Change(3, 0.985, 0.0, 0.015))
+    kind = Kind("eager", {"model": "tiny"}, 40, 20, (1_500_000,), 0.456, 1.2, changes)
+    simulated = [Simulated("two clocks", percent, (5, 7), 0.02, 0.9) for percent in (0.5, 1.25)]
+    record = {
+        "draws": 321,
+        "traces_a_side": 5,
+        "kinds": [kind],
+        "simulated": simulated,
+        "environment": records["app-costs"]["environment"],
+    }
+    planted = {**records, "gate-accuracy": msgspec.json.decode(msgspec.json.encode(record))}
+    page = _page(documents(planted, reports), "comparisons")
+    assert "321 draws of 5 traces a side" in page
+    assert "| traces | noise | +0 % | +3 % |\n|---|---|---|---|\n" in page
+    assert "| 40 of eager (tiny, 1.50 ms) | 0.46 % | 1.0 % | 98.5 % |\n" in page
+    assert "| noise | traces | 0.5 % | 1.25 % |\n|---|---|---|---|\n" in page
+    assert "| two clocks | 5 and 7 | 2.0 %, 90.0 % | 2.0 %, 90.0 % |\n" in page
 
 
 def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(records, reports):
