@@ -42,28 +42,27 @@ def run_conditions(workload: object) -> Conditions:
 
 
 def trace_conditions(report: Report) -> Conditions:
-    """The work of a trace's main steps, and the devices that did it; what is unknown is left out.
-    A model that is unknown still has a number of layers."""
+    """The work of a trace's main steps, and the devices that did it; what is unknown is left
+    out."""
     answer, structure = report.answer, report.structure
+    exact = structure if structure is not None and structure.confidence == "exact" else None
     known = {
         "kind": "" if answer.kind == "unknown" else answer.kind,
         "model": _model_words(answer),
+        _LAYERS: "" if exact is None else str(exact.layers),
         "batch": "" if answer.batch is None else str(answer.batch),
         "device": _devices(report),
     }
     conditions = {name: text for name, text in known.items() if text}
-    if report.capture is not None:
-        conditions |= run_conditions(report.capture)
-    if "model" not in conditions and structure is not None and structure.confidence == "exact":
-        conditions[_LAYERS] = str(structure.layers)
-    return conditions
+    return conditions if report.capture is None else conditions | run_conditions(report.capture)
 
 
 def differences(base: Conditions, other: Conditions) -> dict[str, str]:
     """Each difference by its name, as "batch 32 against 1"; of what is unknown on a side, there is
-    none."""
+    none. Numbers of layers differ only where a side does not know its model."""
     words = {}
-    for name in base.keys() & other.keys():
+    both = base.keys() & other.keys()
+    for name in both - {_LAYERS} if "model" in both else both:
         texts = base[name], other[name]
         compared = map(_plain_name, texts) if name == "model" else texts
         if len(set(compared)) > 1:

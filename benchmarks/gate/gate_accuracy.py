@@ -33,6 +33,7 @@ from decodescope.cli.output import print_table, say
 
 CHANGES_PERCENT = (0, 1, 3, 10)
 TRACES_A_SIDE = 5
+RECORDER = ("-m", "benchmarks.gate.record_trace")
 _SEED = 20_261_127
 
 
@@ -106,12 +107,10 @@ def _change(subject: Subject, orders: Sequence[Sequence[int]], percent: int) -> 
         drawn = [subject.samples[index] for index in order]
         base, now = drawn[:TRACES_A_SIDE], drawn[TRACES_A_SIDE:]
         baseline = Baseline(BASELINE_VERSION, "drawn", "", (_side(subject, base),))
-        slower = _side(subject, [planted(sample, percent) for sample in now])
-        verdicts[gate(baseline, (slower,), Allowed()).verdict] += 1
-    slower, within, undecided = (
-        verdicts[verdict] / len(orders) for verdict in ("slower", "within", "undecided")
-    )
-    return Change(percent, slower, within, undecided)
+        changed = _side(subject, [planted(sample, percent) for sample in now])
+        verdicts[gate(baseline, (changed,), Allowed()).verdict] += 1
+    shares = (verdicts[verdict] / len(orders) for verdict in ("slower", "within", "undecided"))
+    return Change(percent, *shares)
 
 
 def _side(subject: Subject, samples: Sequence[Sample]) -> Subject:
@@ -146,8 +145,7 @@ def make_traces(folder: Path, count: int, arguments: Sequence[str]) -> None:
         if path.exists():
             continue
         say(f"trace {number + 1} of {count}")
-        program = [sys.executable, "-m", "benchmarks.gate.record_trace"]
-        with running([*program, *arguments, str(path)], cwd=ROOT) as process:
+        with running([sys.executable, *RECORDER, *arguments, str(path)], cwd=ROOT) as process:
             if process.wait():
                 raise DecodescopeError(f"{path}: its run failed; see above")
 
@@ -168,8 +166,13 @@ def kinds_table(kinds: Sequence[Kind]) -> Table:
 
 @click.command("gate-accuracy")
 @click.argument("folders", metavar="FOLDER…", nargs=-1, required=True, type=FILE)
-@number_option("--draws", default=200, show_default=True)
-@number_option("--make", "count", help="First record traces in FOLDER until it holds so many.")
+@number_option("--draws", type=click.IntRange(1), default=200, show_default=True)
+@number_option(
+    "--make",
+    "count",
+    type=click.IntRange(1),
+    help="First record traces in the only FOLDER until it holds so many.",
+)
 @click.option("--model", metavar="M", default="llama-3.2-1b@random", show_default=True)
 @variant_option
 @device_option
@@ -187,6 +190,8 @@ def command(
 ) -> None:
     """How often gate is right: changes planted into the traces of each FOLDER, runs of one kind."""
     if count is not None:
+        if len(folders) > 1:
+            raise InputError(f"--make {count}: {len(folders)} folders are given; name one")
         arguments = (model, variant, device or "cuda", str(context), str(steps))
         make_traces(folders[0], count, arguments)
     kinds = [measured_kind(folder.resolve().name, subject_of(folder), draws) for folder in folders]

@@ -37,4 +37,6 @@ def main(model: str, variant: str, device: str, context: int, steps: int, path: 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5]), Path(sys.argv[6]))
+    main(
+        sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), Path(sys.argv[6])
+    )

@@ -184,22 +184,31 @@ def test_steps_of_different_work_are_not_judged(one: Any, two: Any, words: str) 
 
 
 @pytest.mark.parametrize(
-    ("layers", "confidence", "model", "words"),
+    ("layers", "confidence", "models", "words"),
     [
-        (24, "exact", None, ("layers 16 against 24",)),
-        (16, "exact", None, ()),
-        (24, "partial", None, ()),
-        (24, "exact", "qwen3-8b", ()),
+        (24, "exact", (None, None), ("layers 16 against 24",)),
+        (24, "exact", (None, "qwen3-8b"), ("layers 16 against 24",)),
+        (16, "exact", (None, None), ()),
+        (24, "partial", (None, None), ()),
+        (24, "exact", ("qwen3-8b", "qwen3-8b"), ()),
     ],
 )
 def test_models_that_nobody_knows_differ_by_their_layers(
-    layers: int, confidence: Any, model: str | None, words: tuple[str, ...]
+    layers: int, confidence: Any, models: tuple[str | None, str | None], words: tuple[str, ...]
 ) -> None:
-    base = steps(9, 9, 9, structure=StructureReport("repetition", 16, 1, (9,), 1, "exact"))
-    structure = StructureReport("repetition", layers, 1, (9,), 1, confidence)
-    answer = diff_reports(
-        base, answering(steps(18, 18, 18, structure=structure), model=model)
-    ).answer
+    base, other = (
+        answering(steps(ns, ns, ns, structure=structure), model=model)
+        for ns, model, structure in zip(
+            (9, 18),
+            models,
+            (
+                StructureReport("repetition", 16, 1, (9,), 1, "exact"),
+                StructureReport("repetition", layers, 1, (9,), 1, confidence),
+            ),
+            strict=True,
+        )
+    )
+    answer = diff_reports(base, other).answer
     assert answer.differences == words
     assert answer.verdict == ("unknown" if words else "slower")
 

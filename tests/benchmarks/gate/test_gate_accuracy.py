@@ -9,7 +9,7 @@ import pytest
 from benchmarks.gate import gate_accuracy, noise_shapes
 from benchmarks.gate.gate_accuracy import CHANGES_PERCENT, measured_kind, planted
 from benchmarks.gate.noise_shapes import ODD_RUNS, SHAPES, Simulated, simulated
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.schema.gate_report import Sample, Subject
 from tests.cli.test_diff import trace_file
 from tests.helpers.command import Command
@@ -88,3 +88,19 @@ def test_too_few_traces_are_one_line(benchmarks: Command, tmp_path: Path) -> Non
         measured_kind("a", traces([1.0] * 9), 5)
     done = benchmarks("gate-accuracy", str(tmp_path / "none"))
     assert "holds no traces; name a folder of traces, or give --make" in done.only_line
+    done = benchmarks("gate-accuracy", str(tmp_path), "b", "--make", "3")
+    assert "--make 3: 2 folders are given; name one" in done.only_line
+
+
+def test_traces_are_recorded_until_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "001.json.gz").write_bytes(b"kept")
+    program = "import sys; from pathlib import Path; Path(sys.argv[-1]).write_text(sys.argv[-2])"
+    monkeypatch.setattr(gate_accuracy, "RECORDER", ("-c", program))
+    gate_accuracy.make_traces(tmp_path, 3, ("tiny", "20"))
+    files = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert files == {"000.json.gz": "20", "001.json.gz": "kept", "002.json.gz": "20"}
+    monkeypatch.setattr(gate_accuracy, "RECORDER", ("-c", "raise SystemExit(3)"))
+    with pytest.raises(DecodescopeError, match=r"003\.json\.gz: its run failed; see above"):
+        gate_accuracy.make_traces(tmp_path, 4, ())
