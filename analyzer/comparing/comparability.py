@@ -1,12 +1,15 @@
 """Reasons that make two measurements hard to compare: other workloads, incomplete windows."""
 
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median_low
 
 from msgspec import UNSET
 
+from decodescope.analyzer.comparing.step_interval import StepTimes, outlier
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import Finding, Report
-from decodescope.analyzer.text.formatting import sampling_words
+from decodescope.analyzer.text.formatting import ratio_text, sampling_words
 
 Conditions = dict[str, str]
 
@@ -100,6 +103,19 @@ def _devices(report: Report) -> str:
     return ", ".join(
         f"{number} of {name}" if number > 1 else name for name, number in names.items()
     )
+
+
+def outlier_findings(name: str, paths: Sequence[str], traces: StepTimes) -> list[Finding]:
+    """A finding if the interval leaves one of the traces out; its sentence begins with `name`."""
+    if (left_out := outlier(traces)) is None:
+        return []
+    times_ns = [median_low(step_times_ns) for step_times_ns in traces]
+    ratio = times_ns[left_out] / max(median_low(times_ns), 1)
+    message = (
+        f"{name}: a step of {paths[left_out]} takes {ratio_text(ratio)} the time of the other "
+        "traces of its side; the interval is without it"
+    )
+    return [Finding("outlying_trace", message)]
 
 
 def kv_findings(base: Report, other: Report) -> list[Finding]:

@@ -1,11 +1,12 @@
 """Compares two traces, or several of each side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.comparability import (
     kv_findings,
+    outlier_findings,
     window_findings,
     work_differences,
 )
@@ -41,6 +42,7 @@ def diff_sides(bases: Sequence[Report], others: Sequence[Report]) -> Diff:
             *_step_findings(base, other),
             *_side_findings(BASE, base, bases),
             *_side_findings(OTHER, other, others),
+            *_outlier_findings(answer),
             *kv_findings(base, other),
             *window_findings(BASE, base),
             *window_findings(OTHER, other),
@@ -148,6 +150,13 @@ def _answer_findings(answer: DiffAnswer) -> list[Finding]:
         return []
     message = f"inconclusive: {step_ratio_text(answer)}; {_what_decides(answer)}"
     return [Finding(INCONCLUSIVE, message)]
+
+
+def _outlier_findings(answer: DiffAnswer) -> Iterator[Finding]:
+    for name, side in ((BASE, answer.base_traces), (OTHER, answer.other_traces)):
+        timed = [trace for trace in side if trace.step_times_ns]
+        if answer.interval is not None:
+            yield from outlier_findings(name, [trace.path for trace in timed], _times(timed))
 
 
 def _what_decides(answer: DiffAnswer) -> str:

@@ -11,7 +11,7 @@ from statistics import median_low
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.comparability import differences
+from decodescope.analyzer.comparing.comparability import differences, outlier_findings
 from decodescope.analyzer.comparing.gate_samples import SOFTWARE, STEP
 from decodescope.analyzer.comparing.step_interval import FEWEST, step_ratio
 from decodescope.analyzer.errors import InputError
@@ -59,6 +59,9 @@ def gate(baseline: Baseline, subjects: Sequence[Subject], allowed: Allowed) -> G
         findings += _condition_findings(baseline, subject, now[subject.name], allowed)
         if len(subject.samples) == len(now[subject.name].samples) == 1:
             findings.append(Finding("single_samples", _ONE_SAMPLE))
+        for side, one in (("baseline", subject), ("now", now[subject.name])):
+            paths = [sample.path for sample in one.samples]
+            findings += outlier_findings(side, paths, _step_times(one))
     known = {subject.name for subject in baseline.subjects}
     findings += [
         Finding("not_in_baseline", f"{_subject_words(subject)}: not in the baseline, not judged")

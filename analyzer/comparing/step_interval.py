@@ -6,10 +6,11 @@ of theirs; the ratio is median ÷ median.
 Over traces, the interval is Welch's t interval of the difference of the means of the logarithms of
 the traces' step times (B. L. Welch, The generalization of "Student's" problem when several
 different population variances are involved, Biometrika 34, 1947). Of normal noise, no other one
-that holds its level for any variance finds as much. It is widened to contain the ratio of the
-medians, so a verdict needs both: where one run is far off, mean and spread grow alike and nothing
-is decided. A side of one trace does not show how far one run is from the next, so it is taken to
-vary as the traces of the other side do: s² (1/n + 1), and what its own steps show.
+that holds its level for any variance finds as much. One run that is far off would widen it until
+nothing is decided, so it leaves out an `outlier` (F. E. Grubbs, Procedures for detecting outlying
+observations in samples, Technometrics 11, 1969). It is widened to contain the ratio of the medians,
+so that a verdict needs both. A side of one trace does not show how far one run is from the next; it
+is taken to vary as the traces of the other side do: s² (1/n + 1), and what its own steps show.
 
 Over the steps of one trace a side, the interval is around the ratio of the medians and must not
 depend on one slow step: the variance of a bootstrap is one of squares, in which a step ten times as
@@ -45,6 +46,7 @@ from decodescope.analyzer.comparing.bootstrap import (
     SideSpread,
     half_width,
     ratio_interval,
+    two_sided_t,
 )
 from decodescope.analyzer.schema.run_report import Interval
 
@@ -55,6 +57,7 @@ _SEED = 20_261_124
 _RANGES = ((0.1, 1.2816), (0.16, 0.9945))
 # More steps or traces than this many times those there are count as impossible.
 _MOST_TIMES = 10_000
+_FEWEST_WITH_OUTLIER, _OUTLIER_LEVEL, _OUTLIER_LOG = 4, 0.01, math.log(1.1)
 
 StepTimes = Sequence[Sequence[int]]
 
@@ -109,19 +112,42 @@ def step_ratio(ratio: float, base: StepTimes, other: StepTimes) -> StepRatio | N
     return StepRatio(ratio, ratio, base_spread, other_spread, (len(base[0]), len(other[0])))
 
 
+def outlier(traces: StepTimes) -> int | None:
+    """The trace of a side that its interval leaves out: of at least four, the one furthest from the
+    median, if Grubbs's test refuses it at 1 % and it is over 10 % from the mean of the others."""
+    return _outlier(_logs(traces))
+
+
+def _outlier(logs: Floats) -> int | None:
+    count = len(logs)
+    if count < _FEWEST_WITH_OUTLIER:
+        return None
+    furthest = int(np.abs(logs - np.median(logs)).argmax())
+    others = np.delete(logs, furthest)
+    deviations = two_sided_t(1 - _OUTLIER_LEVEL / count, count - 2) * math.sqrt(count / (count - 1))
+    least = max(deviations * float(others.std(ddof=1)), _OUTLIER_LOG)
+    return furthest if abs(logs[furthest] - others.mean()) > least else None
+
+
 def _over_traces(traces: StepTimes, against: StepTimes) -> SideSpread:
     """The spread of a side's mean logarithm. Of a single trace only what its steps show: how runs
     vary is then counted twice on the other side, so that the degrees of freedom are its."""
     if len(traces) == 1:
         return _over_steps(traces[0]) or SideSpread(0.0, FEWEST)
-    share = 1 / len(traces) + (len(against) == 1)
-    return SideSpread(float(_logs(traces).var(ddof=1)) * share, len(traces))
+    logs = _kept(_logs(traces))
+    share = 1 / len(logs) + (len(against) == 1)
+    return SideSpread(float(logs.var(ddof=1)) * share, len(logs))
 
 
 def _mean_over_median(traces: StepTimes) -> float:
     """The mean of the logarithms of the traces' step times, less that of their lower median."""
-    logs = np.sort(_logs(traces))
-    return float((logs - logs[(len(logs) - 1) // 2]).mean())
+    logs = _logs(traces)
+    return float((_kept(logs) - np.sort(logs)[(len(logs) - 1) // 2]).mean())
+
+
+def _kept(logs: Floats) -> Floats:
+    found = _outlier(logs)
+    return logs if found is None else np.delete(logs, found)
 
 
 def _logs(traces: StepTimes) -> Floats:

@@ -103,14 +103,29 @@ def noise_percents(record: Record) -> list[float]:
     return list(dict.fromkeys(one["noise_percent"] for one in record["simulated"]))
 
 
-def simulated_rows(record: Record) -> list[list[str]]:
-    """Simulated gates: the shape of the noise, the traces of each side, and by noise how often
-    equal sides and a slower one were called slower."""
-    rows: dict[tuple[str, str], list[str]] = {}
+def noise_shapes(record: Record) -> list[str]:
+    """The shapes of the noise of simulated gates with the first sizes of sides."""
+    first = record["simulated"][0]["traces"]
+    shapes = (one["shape"] for one in record["simulated"] if one["traces"] == first)
+    return list(dict.fromkeys(shapes))
+
+
+def most_false_alarms(record: Record) -> float:
+    """The largest share of false alarms of these shapes."""
+    first = record["simulated"][0]["traces"]
+    return max(one["false_alarms"] for one in record["simulated"] if one["traces"] == first)
+
+
+def found_rows(record: Record) -> list[list[str]]:
+    """In per cent by noise, how often a slower side was found in the first shape of noise: a row
+    for each size of sides."""
+    shape = record["simulated"][0]["shape"]
+    rows: dict[str, list[str]] = {}
     for one in record["simulated"]:
-        row = rows.setdefault((one["shape"], "{} and {}".format(*one["traces"])), [])
-        row.append(f"{percent(one['false_alarms'])} %, {percent(one['found'])} %")
-    return [[*names, *cells] for names, cells in rows.items()]
+        if one["shape"] == shape:
+            traces = "{}, {}".format(*one["traces"])
+            rows.setdefault(traces, []).append(percent(one["found"]))
+    return [[traces, *cells] for traces, cells in rows.items()]
 
 
 def cold_kernels(record: Record) -> list[Record]:

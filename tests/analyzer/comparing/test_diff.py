@@ -241,6 +241,16 @@ def test_several_traces_a_side_are_compared_by_the_median_one(offset: int) -> No
     assert message_of(slower, "single_traces") == ""
 
 
+def test_a_trace_that_is_far_off_is_named_and_left_out() -> None:
+    far = scaled(1.6, source=Source("far.json", "kineto", 1))
+    bases = [scaled(factor) for factor in (0.998, 1.0, 1.001, 1.002)]
+    diff = diff_sides([*bases, far], [scaled(1.03 * factor) for factor in (0.999, 1.0, 1.001)])
+    assert diff.answer.verdict == "slower"
+    words = "A: a step of far.json takes x1.598 the time of the other traces of its side; the inter"
+    assert message_of(diff, "outlying_trace").startswith(words)
+    assert len(diff.answer.base_traces) == 5
+
+
 def test_traces_of_a_side_that_do_not_belong_are_named() -> None:
     stranger = answering(steps(5, 5, source=Source("c.json", "kineto", 1)), batch=4)
     whole = window_of(source=Source("d.json", "kineto", 1))

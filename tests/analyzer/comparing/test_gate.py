@@ -106,6 +106,19 @@ def test_noise_leaves_open_and_says_how_many_samples_would_do() -> None:
     assert len(many) < 100
 
 
+def test_a_run_that_is_far_off_is_left_out_and_named() -> None:
+    steady = [scaled(sample(), factor) for factor in (0.999, 1.0, 1.0015, 1.001)]
+    far = msgspec.structs.replace(scaled(sample(), 1.5), path="far.json")
+    for base, now, name in (((*steady, far), steady, "baseline"), (steady, (far, *steady), "now")):
+        changed = [scaled(one, 1.03) for one in now]
+        report = gate(saved(side(*base)), side(*changed), Allowed(1))
+        assert report.verdict == "slower"
+        (found,) = report.findings
+        assert found.code == "outlying_trace"
+        assert found.message.startswith(f"{name}: a step of far.json takes x1.4")
+        assert gate(saved(side(*base)), side(*now), Allowed(1)).verdict == "within"
+
+
 def test_one_step_is_no_sample() -> None:
     report = gate(saved(side(sample((1000,)))), side(sample((9000,))), Allowed())
     assert report.verdict == "undecided"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.comparing.bootstrap import two_sided_t
-from decodescope.analyzer.comparing.step_interval import StepRatio, StepTimes, step_ratio
+from decodescope.analyzer.comparing.step_interval import StepRatio, StepTimes, outlier, step_ratio
 from decodescope.analyzer.schema.run_report import Interval
 
 TIMES = st.lists(st.integers(1, 10**9), min_size=2, max_size=9)
@@ -131,13 +131,30 @@ def test_the_interval_over_traces_covers_what_differs_between_runs(
 
 @pytest.mark.parametrize("slow_side", [0, 1])
 @pytest.mark.parametrize("factor", [1.0, 1.03])
-def test_one_run_half_as_long_again_does_not_decide(slow_side: int, factor: float) -> None:
+@pytest.mark.parametrize("far", [1.5, 0.6])
+def test_one_run_that_is_far_off_does_not_decide(slow_side: int, factor: float, far: float) -> None:
     noise = np.random.default_rng(3).normal(1, 0.005, (2, 5, 1))
-    noise[slow_side, 2] *= 1.5
-    base, other = (noise * [[[1e6]], [[1e6 * factor]]]).astype(int).tolist()
-    ratio, interval = interval_of(base, other)
+    noise[slow_side, 2] *= far
+    sides = (noise * [[[1e6]], [[1e6 * factor]]]).astype(int).tolist()
+    assert [outlier(side) for side in sides] == [None, 2][:: 1 - 2 * (1 - slow_side)]
+    ratio, interval = interval_of(*sides)
     assert ratio == pytest.approx(factor, rel=0.01)
-    assert interval.low < min(ratio, 1) < max(ratio, 1.03) < interval.high
+    assert (interval.low > 1) == (factor > 1)
+    assert interval.high < 1.05
+    without = [[trace for trace in side if trace != sides[slow_side][2]] for side in sides]
+    found = ratio_of(*without)
+    assert ratio_of(*sides).center == pytest.approx(found.center)
+    assert ratio_of(*sides).base == found.base
+    assert ratio_of(*sides).other == found.other
+
+
+def test_noise_leaves_nothing_out() -> None:
+    """Neither two clocks, nor what is near, nor two runs, nor one of three."""
+    assert outlier([[100], [100], [100], [100], [109]]) is None
+    assert outlier([[100], [103], [98], [95], [120]]) is None
+    assert outlier([[100], [101], [99], [150], [150]]) is None
+    assert outlier([[100], [100], [150]]) is None
+    assert outlier([[100], [101], [99], [150]]) == 3
 
 
 @pytest.mark.parametrize("steps", [4, 5, 8, 20])

@@ -33,12 +33,12 @@ def test_a_planted_change_lengthens_every_step_and_part() -> None:
 
 def test_steady_traces_are_always_right_and_noisy_ones_never_decided() -> None:
     generator = np.random.default_rng(1)
-    steady = measured_kind("a", traces((1 + generator.normal(0, 1e-3, 30)).tolist()), 40)
+    steady = measured_kind("a", traces((1 + generator.normal(0, 1e-3, 30)).tolist()), 12)
     assert [change.percent for change in steady.changes] == list(CHANGES_PERCENT)
     assert [change.slower for change in steady.changes[1:]] == [1.0, 1.0, 1.0]
     assert steady.changes[0].slower <= 0.1
     assert steady.noise_percent == pytest.approx(0.1, rel=0.4)
-    noisy = measured_kind("b", traces((1 + generator.uniform(-0.4, 0.4, 30)).tolist()), 40)
+    noisy = measured_kind("b", traces((1 + generator.uniform(-0.4, 0.4, 30)).tolist()), 12)
     assert noisy.changes[1].undecided >= 0.8
     assert noisy.range_percent > noisy.noise_percent > 15
     for change in (*steady.changes, *noisy.changes):
@@ -53,7 +53,7 @@ def test_simulated_noise_rarely_fails_equal_sides(
     found = simulated(shape, 0.5, (5, 5))
     assert found == simulated(shape, 0.5, (5, 5))
     assert found.false_alarms <= 0.06
-    assert (found.found > 0.8) == (shape in SHAPES)
+    assert found.found > 0.8
 
 
 @pytest.mark.parametrize("shape", SHAPES)
