@@ -6,6 +6,7 @@ is slower by 3 %.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -62,23 +63,37 @@ SHAPES: Mapping[str, _Shape] = {
     "two clocks": _two_clocks,
     "warming": _warming,
 }
-# Beside normal noise, what happens to the runs of the first side and of the second.
-ODD_RUNS: Mapping[str, tuple[float, float]] = {
-    "one run of the first side x1.5": (_OUTLIER, 0.0),
-    "one run of the second side x1.5": (0.0, _OUTLIER),
+
+
+@dataclass(frozen=True, slots=True)
+class OddRuns:
+    """Normal noise, and beside it: `scales` of the noise of each side, sides with one run half as
+    long again, and the share of all runs that are."""
+
+    scales: tuple[float, float] = (1.0, 1.0)
+    outliers: tuple[int, int] = (0, 0)
+    share: float = 0.0
+
+
+ODD_RUNS: Mapping[str, OddRuns] = {
+    "one run of the first side x1.5": OddRuns(outliers=(1, 0)),
+    "one run of the second side x1.5": OddRuns(outliers=(0, 1)),
+    "one run in ten x1.5": OddRuns(share=0.1),
+    "the first side a third as noisy": OddRuns(scales=(1 / 3, 1.0)),
 }
 
 
 def simulated(shape: str, noise_percent: float, traces: tuple[int, int]) -> Simulated:
     """The figures of one shape of noise; the same at each call."""
     generator = np.random.default_rng(traces[0] * 100 + traces[1])
-    draw, odd = SHAPES.get(shape, SHAPES["normal"]), ODD_RUNS.get(shape, (0.0, 0.0))
+    draw, odd = SHAPES.get(shape, SHAPES["normal"]), ODD_RUNS.get(shape, OddRuns())
     sides = [
-        np.array([draw(generator, runs) for _ in range(DRAWS)]) * noise_percent / 100
-        for runs in traces
+        np.array([draw(generator, runs) for _ in range(DRAWS)]) * scale * noise_percent / 100
+        for runs, scale in zip(traces, odd.scales, strict=True)
     ]
-    for logs, more in zip(sides, odd, strict=True):
-        logs[:, 0] += more
+    for logs, outliers in zip(sides, odd.outliers, strict=True):
+        logs[:, :outliers] += _OUTLIER
+        logs += _OUTLIER * (generator.random(logs.shape) < odd.share)
     base, other = sides
     return Simulated(
         shape,
@@ -104,10 +119,9 @@ def _is_slower(base: _Floats, other: _Floats) -> bool:
 
 
 def all_simulated() -> list[Simulated]:
-    """Every shape at each noise for five traces a side, and normal noise for each size of sides."""
-    return [
-        simulated(shape, percent, traces)
-        for traces in SIDES
-        for shape in ((*SHAPES, *ODD_RUNS) if traces == (5, 5) else ("normal",))
-        for percent in NOISE_PERCENTS
+    """Normal noise for each size of sides, and the other shapes for five traces a side."""
+    found = [simulated("normal", percent, traces) for traces in SIDES for percent in NOISE_PERCENTS]
+    others = [shape for shape in (*SHAPES, *ODD_RUNS) if shape != "normal"]
+    return found + [
+        simulated(shape, percent, SIDES[0]) for shape in others for percent in (1.0, 1.5)
     ]
