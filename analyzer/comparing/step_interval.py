@@ -28,8 +28,8 @@ one-sided slow-downs; one step in ten slower by 8 %; one step in ten ten times a
     one trace a side  0.98-1.00  1.00       0.98-0.99  0.96-0.97  0.97-0.98  0.96-0.97  0.95-0.96
 
 Steps of one trace count as independent, which they are not: only several traces show how far one
-run is from the next. `benchmarks/results/gate-accuracy.json` has how often each verdict over traces
-is right.
+run is from the next. `python -m benchmarks gate-accuracy` measures how often verdicts over traces are
+right.
 """
 
 import math
