@@ -18,7 +18,6 @@ _SUFFIX = ".json"
 # 100 traces of 10,000 steps each have 20 MB.
 _MOST_BYTES = 64 << 20
 _OPTION = "--folder"
-_EMPTY = "a baseline without samples"
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -126,6 +125,6 @@ def _problem(baseline: Baseline) -> str:
             if min(times_ns) < 0 or max(times_ns) >= 2**63:
                 return f"{subject.name}: a time that cannot be"
     names = [subject.name for subject in baseline.subjects]
-    if len(set(names)) < len(names):
-        return "a subject twice"
-    return "" if names and all(subject.samples for subject in baseline.subjects) else _EMPTY
+    if not names or not all(subject.samples for subject in baseline.subjects):
+        return "a baseline without samples"
+    return "a subject twice" if len(set(names)) < len(names) else ""

@@ -98,14 +98,9 @@ def _judged(answer: DiffAnswer, ratio: float, base: StepTimes, other: StepTimes)
     interval = found.interval()
     if interval.low > 1 or interval.high < 1:
         return replace(answer, interval=interval, verdict="slower" if ratio > 1 else "faster")
-    more_base, more_other = found.more() or (None, None)
-    return replace(
-        answer,
-        interval=interval,
-        verdict="no_difference_shown",
-        more_base=more_base,
-        more_other=more_other,
-    )
+    more = found.more()
+    answer = replace(answer, interval=interval, verdict="no_difference_shown")
+    return replace(answer, more_base=more, more_other=more)
 
 
 def _quotient(base_ns: int | None, other_ns: int | None) -> float | None:

@@ -172,8 +172,7 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
         return replace(row, verdict="slower")
     if interval.high <= limit:
         return replace(row, verdict="within")
-    more = found.more(limit)
-    return replace(row, more_samples=None if more is None else max(more))
+    return replace(row, more_samples=found.more(limit))
 
 
 def _median_of_samples(times_ns: _Times) -> int:

@@ -28,8 +28,7 @@ one-sided slow-downs; one step in ten slower by 8 %; one step in ten ten times a
     one trace a side  0.98-1.00  1.00       0.98-0.99  0.96-0.97  0.97-0.98  0.96-0.97  0.95-0.96
 
 Steps of one trace count as independent, which they are not: only several traces show how far one
-run is from the next. `python -m benchmarks gate-accuracy` measures how often verdicts over traces are
-right.
+run is from the next. `python -m benchmarks gate-accuracy` measures how often verdicts are right.
 """
 
 import math
@@ -79,10 +78,10 @@ class StepRatio:
         around = ratio_interval(self.center, self.base, self.other)
         return Interval(min(around.low, self.ratio), max(around.high, self.ratio), CONFIDENCE)
 
-    def more(self, limit: float = 1.0) -> tuple[int, int] | None:
-        """How many more traces (or steps) each side needs for an interval that does not contain
-        `limit`, if they vary as these do. None if no practical number is enough, or if medians and
-        means lie on different sides of it."""
+    def more(self, limit: float = 1.0) -> int | None:
+        """How many more traces (or steps) a side would be enough for an interval that does not
+        contain `limit`, if they vary as these do, on both sides alike. None if no practical number
+        is, or if medians and means lie on different sides of the limit."""
         by_median, by_mean = math.log(self.ratio / limit), math.log(self.center / limit)
         if by_median * by_mean <= 0:
             return None
@@ -95,8 +94,11 @@ class StepRatio:
                 high = between
             else:
                 low = between
-        base_count, other_count = (math.ceil((high - 1) * count) for count in self.counts)
-        return base_count, other_count
+        # The m for which 1 / (base + m) + 1 / (other + m) is 1 / `high` of 1 / base + 1 / other.
+        base, other = self.counts
+        wanted = (1 / base + 1 / other) / high
+        middle = (1 + math.hypot(1, wanted * (base - other) / 2)) / wanted
+        return max(math.ceil(middle - (base + other) / 2), 1)
 
 
 def step_ratio(ratio: float, base: StepTimes, other: StepTimes) -> StepRatio | None:

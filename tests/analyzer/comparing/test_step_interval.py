@@ -214,13 +214,24 @@ def test_as_many_more_as_said_would_decide(traces: bool) -> None:
     assert found.interval().low < 1 < found.interval().high
     more = found.more()
     assert more is not None
-    assert more[0] == more[1]
-    for count, decides in ((10 + more[0], True), (10 + more[0] // 2, False)):
+    for count, decides in ((10 + more, True), (10 + more // 2, False)):
         spreads = [
             type(side)(side.variance * 10 / count, count) for side in (found.base, found.other)
         ]
         again = StepRatio(found.ratio, found.center, *spreads, (count, count))
         assert (again.interval().low > 1) == decides
+
+
+def test_one_trace_against_many_needs_few_more() -> None:
+    generator = np.random.default_rng(8)
+    base = [[round(1e6 * noise)] for noise in generator.normal(1, 0.01, 20)]
+    found = ratio_of(base, [[1_018_000]])
+    more = found.more()
+    assert more is not None
+    logs = [math.log(ns) for (ns,) in base]
+    half = two_sided_t(0.95, 19) * math.sqrt(variance(logs) * (1 / (20 + more) + 1 / (1 + more)))
+    assert math.log(found.center) * 0.7 < half < math.log(found.center) * 1.1
+    assert more <= 4
 
 
 def test_no_number_of_steps_decides_between_equal_times() -> None:
