@@ -113,7 +113,10 @@ def noise_shapes(record: Record) -> list[str]:
 def most_false_alarms(record: Record) -> float:
     """The largest share of false alarms of these shapes."""
     first = record["simulated"][0]["traces"]
-    return max(one["false_alarms"] for one in record["simulated"] if one["traces"] == first)
+    alarms: list[float] = [
+        one["false_alarms"] for one in record["simulated"] if one["traces"] == first
+    ]
+    return max(alarms)
 
 
 def found_rows(record: Record) -> list[list[str]]:
