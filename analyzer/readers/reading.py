@@ -4,9 +4,11 @@ The readers of other formats than Kineto's are imported when a file begins as th
 that hold no trace are named by their first bytes, and files of the ranks of one run are recognised.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -56,6 +58,10 @@ _BEGINNING_BYTES = 1 << 16
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
+# The formats whose columns are kept; a recording has its own. The smallest file that may hold
+# enough events for it: of gzip, an event takes about 10 bytes.
+_CACHED = ("kineto", "nsys", "rocprof")
+_LARGE_BYTES = 4 << 20
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
 
 
@@ -96,11 +102,21 @@ def load(path: Path | str, progress: Callable[[float], None] | None = None) -> T
 
     `path` may be a file, a pipe, or "-" for the standard input; any of them may be gzip. The first
     of `FORMATS` that recognises what it begins with reads it. `progress` is called with the share
-    of a file that was read, except of SQLite, which is read in no order. Raises `TraceError` naming
-    the file, what is wrong with it and what to do.
+    of a file that was read, except of SQLite, which is read in no order. The columns of a large
+    file may come from the cache (`TraceCache`). Raises `TraceError` naming the file, what is wrong
+    with it and what to do.
     """
     with open_source(str(path), progress) as source:
-        return next(read for _, recognises, read in FORMATS if recognises(source))(source)
+        name, _, read = next(row for row in FORMATS if row[1](source))
+        if name not in _CACHED or not _is_large_file(str(path)):
+            return read(source)
+        from decodescope.analyzer.readers.trace_cache import TraceCache
+
+        return TraceCache().trace_of(Path(path), partial(read, source))
+
+
+def _is_large_file(path: str) -> bool:
+    return path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _LARGE_BYTES
 
 
 def format_of(path: Path) -> str:

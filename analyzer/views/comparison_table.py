@@ -65,7 +65,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything an output shows, in its order. `answer`: the lines of a diff's below the title."""
+    """Everything an output shows, in its order. `answer`: the lines of a diff's below the title.
+    `last` is what a terminal shows once more below all others, where the prompt follows."""
 
     title: str
     weights_note: str
@@ -74,6 +75,7 @@ class Summary:
     findings: tuple[Finding, ...]
     answer: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    last: tuple[Section, ...] = ()
 
 
 def summary_of(compared: Comparison | Diff) -> Summary:
@@ -87,6 +89,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
     speeds = [pair.speed for pair in result.pairs if pair.speed is not None]
     reasons = dict.fromkeys(speed.reason for speed in speeds if speed.reason)
     accuracy = [*accuracy_notes(sides)[:1], *([STANDINGS_NOTE] if result.standings else [])]
+    ratios = Section("Ratios of tokens/s", speed_table(result.pairs), "; ".join(reasons))
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
@@ -97,12 +100,13 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
         sections=_with_rows(
+            ratios,
             Section("Tokens/s, unprofiled, and figures of a step", speeds_table(sides)),
-            Section("Ratios of tokens/s", speed_table(result.pairs), "; ".join(reasons)),
             Section("Accuracy of the logits", accuracy_table(sides), "; ".join(accuracy)),
             *_change_sections(result.pairs),
         ),
         findings=result.findings,
+        last=_with_rows(ratios),
     )
 
 
@@ -208,7 +212,7 @@ def _parts(summary: Summary, width: int) -> RenderResult:
     yield _title(summary)
     for failure in summary.failures:
         yield Text(f"  {failure}", style="red")
-    for section in summary.sections:
+    for section in (*summary.sections, *summary.last):
         yield ""
         yield Text(section.title, style="bold")
         yield from _fitting(section, width)
