@@ -5,6 +5,7 @@ process, so that ratios come from the same minute on the same machine.
 """
 
 import gzip
+import os
 import subprocess
 import sys
 import time
@@ -187,8 +188,12 @@ def _peer_benchmark(
 def _measure(command: list[str]) -> _Figures:
     """What the process reports about itself, and the time from its start to its end."""
     began = time.perf_counter_ns()
+    # What is measured reads its file: nothing can be kept here.
+    without_cache = os.environ | {"XDG_CACHE_HOME": os.devnull}
     try:
-        with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with running(
+            command, env=without_cache, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             printed, errors = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise DecodescopeError(f"the measured process takes over {_TIMEOUT_S} s") from error
