@@ -15,7 +15,7 @@ from tests.helpers.command import Command
 COMPLETE = """
 eval "$(decodescope completion bash)"
 for line in "$@"; do
-  COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  COMPREPLY=() COMP_WORDS=($line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
   _decodescope_completion decodescope
   echo "${COMPREPLY[@]}"
 done
@@ -61,4 +61,5 @@ def test_words_are_completed_wherever_they_stand() -> None:
     assert completed("completion", "z") == ["zsh"]
     assert completed("analyze", "t.json", "--format", "h") == ["html"]
     assert completed("diff", "a", "--against", "") == [""]  # the shell completes a file
-    assert completed("nonsense", "") == []
+    # After a word that is no command, and without the name that a group needs.
+    assert completed("nonsense", "--deb") == ["--debug"]
