@@ -212,16 +212,22 @@ def _parts(summary: Summary, width: int) -> RenderResult:
     yield _title(summary)
     for failure in summary.failures:
         yield Text(f"  {failure}", style="red")
-    for section in (*summary.sections, *summary.last):
-        yield ""
-        yield Text(section.title, style="bold")
-        yield from _fitting(section, width)
-        if section.note:
-            yield Text(section.note, style="dim")
+    for section in summary.sections:
+        yield from _section_parts(section, width)
     if summary.findings:
         yield ""
     for finding in summary.findings:
         yield Text(f"note: {finding.message}", style="yellow")
+    for section in summary.last:
+        yield from _section_parts(section, width)
+
+
+def _section_parts(section: Section, width: int) -> RenderResult:
+    yield ""
+    yield Text(section.title, style="bold")
+    yield from _fitting(section, width)
+    if section.note:
+        yield Text(section.note, style="dim")
 
 
 def _title(summary: Summary) -> Text:

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.readers import reading, trace_cache
+from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.trace_cache import TraceCache
 from decodescope.analyzer.schema.cache_report import CacheReport
+from decodescope.analyzer.trace import Trace
 from tests.cli.test_diff import trace_file
 from tests.helpers.command import Command
 
@@ -24,6 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return kept
 
 
+def unread(source: ByteSource) -> Trace:
+    raise AssertionError("the file was read")
+
+
 def test_what_is_kept_is_listed_used_and_cleared(
     decodescope: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -31,7 +37,7 @@ def test_what_is_kept_is_listed_used_and_cleared(
     assert empty.out == f"0 traces, 0 B of at most 4.00 GB\n{folder}\n"
     trace_file(path := tmp_path / "\x1b[31mt.json", 200, 203, 199)
     read = decodescope("analyze", str(path), "--json")
-    monkeypatch.setattr(reading, "FORMATS", [(*row[:2], None) for row in reading.FORMATS])
+    monkeypatch.setattr(reading, "FORMATS", [(*row[:2], unread) for row in reading.FORMATS])
     assert decodescope("analyze", str(path), "--json") == read
     listed = decodescope("cache")
     assert listed.out.startswith("1 trace, ")

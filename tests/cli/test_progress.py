@@ -6,6 +6,7 @@ import pytest
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.comparison_messages import ComparisonProgress
+from decodescope.analyzer.errors import InputError
 from decodescope.cli.main import COMMANDS
 from decodescope.variants.comparing import command as compare
 from decodescope.variants.measuring import run
@@ -76,13 +77,15 @@ def test_run_says_its_stages_only_if_asked(
 ) -> None:
     def run_variant(config, trace, show):
         show("loading \x1b[31m")
-        raise KeyboardInterrupt
+        raise InputError("that is all")
 
     monkeypatch.setattr(run, "run_variant", run_variant)
-    assert decodescope("run").err == ""
-    assert decodescope("run", "--progress", "text").err == "loading \\x1b[31m\n"
-    line = decodescope("run", "--progress", "json").err
+    end = "decodescope: that is all"
+    assert decodescope("run").err == f"{end}\n"
+    assert decodescope("run", "--progress", "text").err == f"loading \\x1b[31m\n{end}\n"
+    line, last = decodescope("run", "--progress", "json").err.splitlines()
     assert json.loads(line) == {"progress": "loading \x1b[31m"}
+    assert last == end
 
 
 def test_every_command_that_shows_stages_has_the_option() -> None:

@@ -30,8 +30,13 @@ from tests.helpers.foreign.rocprof_files import Process
 from tests.helpers.foreign.rocprof_files import document as rocprof_document
 from tests.helpers.kineto_events import DATA, document, prelaunched, span
 
-RECORDED = ("cpu_two_blocks", "h200_compiled_code", "h200_compiled_replays",
-            "h200_compiled_ungraphed", "h200_graph_capture", "h200_graph_replays")  # fmt: skip
+RECORDED = (
+    "cpu_two_blocks",
+    "h200_compiled_replays",
+    "h200_compiled_ungraphed",
+    "h200_graph_capture",
+    "h200_graph_replays",
+)
 FOREIGN = ("mi300x_vllm_decode_graph.json.gz", "a100_eager.json.gz", "h100_2gpu_1s.sqlite")
 KILLED = """
 import os, sys
@@ -298,11 +303,13 @@ def test_those_used_last_stay_within_the_bound(trace_file: Path, cached: TraceCa
     paths = [trace_file.with_name(f"{number}.json") for number in range(4)]
     for number, path in enumerate(paths):
         path.write_bytes(document([*prelaunched(steps=100), span(0, 9, f"{number}")]))
-    size_bytes = 0
-    for path in paths[:3]:
+    for age, path in zip((300, 200, 100), paths, strict=False):
         cached.trace_of(path, partial(load, path))
-        size_bytes = max(entry.stat().st_size for entry in entries(cached))
+        (new,) = (entry for entry in entries(cached) if entry.stat().st_mtime > time.time() - 50)
+        os.utime(new, (0, time.time() - age))
+    size_bytes = max(entry.stat().st_size for entry in entries(cached))
     cached.trace_of(paths[0], unread)
+    os.utime(max(entries(cached), key=lambda entry: entry.stat().st_mtime), (0, time.time() - 50))
     bounded = dataclasses.replace(cached, most_bytes=3 * size_bytes + 100)
     bounded.trace_of(paths[3], partial(load, paths[3]))
     report = bounded.report()
