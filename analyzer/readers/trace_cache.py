@@ -1,10 +1,9 @@
 """Large traces that were read before: their columns, in files of the user's cache folder.
 
-An entry is named after the size, the beginning and the end of a trace file. It holds a digest of
-all bytes of that file, which are hashed again before the entry is used, and one of the analyzer's
-own code. So a changed file is read again, a copy is not, and no other version uses the columns. An
-entry that is damaged, of another user or of another version is removed. Whatever fails, the trace
-is read from its file.
+An entry is used for a file whose inode, size and times are those of the file whose columns were
+kept, or else whose bytes are, by SHA-256: a changed file is read again, a copy is not. It holds
+a digest of the analyzer's own code too, so no other version uses it. Entries that are damaged, of
+another user or of another version are removed. Whatever fails, the trace is read from its file.
 """
 
 import os
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,9 +24,9 @@ from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.readers.trace_entry import (
     UNUSABLE,
-    EntryDigests,
+    EntryOrigin,
     NewEntry,
-    described_digests,
+    described_origin,
     described_source,
     described_trace,
     open_entry,
@@ -35,7 +35,7 @@ from decodescope.analyzer.readers.trace_entry import (
 from decodescope.analyzer.schema.cache_report import CachedTrace, CacheReport
 from decodescope.analyzer.trace import Trace
 
-# A trace of so many events takes a second to read, and a twentieth of that to keep.
+# A trace of so many events takes a second to read, and a tenth of that to keep.
 LEAST_EVENTS = 500_000
 MOST_BYTES = 4_000_000_000
 _SUFFIX = ".columns"
@@ -45,6 +45,17 @@ _PIECE_BYTES, _MOST_THREADS = 4 << 20, 8
 _SETTLED_NS = 2_000_000_000
 # A log beside a database changes what is read from it.
 _LOGS = ("-wal", "-journal")
+
+
+class _State(NamedTuple):
+    """What a file system says of a file. No program can set `changed_ns` (ctime) to another time
+    than now, so a file that was written to is in another state."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +75,19 @@ class TraceCache:
             return read()
         began_ns = self.now_ns()
         try:
-            before = os.stat(path)
-            entry = self.folder / _entry_name(path, before.st_size)
-            kept = self._kept(entry, path)
+            state = _state(path)
+            entry = self.folder / _entry_name(path)
+            kept = self._kept(entry, path, state)
         except (OSError, MemoryError):
             return read()
         if kept is not None:
             return kept
         trace = read()
-        settled = began_ns - before.st_ctime_ns > _SETTLED_NS
-        if settled and trace.source.events >= self.least_events:
+        is_settled = began_ns - state.changed_ns > _SETTLED_NS
+        if is_settled and trace.source.events >= self.least_events:
             # Of these, only a full disk or a folder that cannot be written to is usual.
             with suppress(OSError, InputError, MemoryError, ValueError, OverflowError):
-                self._keep(trace, entry, path, before)
+                self._keep(trace, entry, path, state)
         return trace
 
     def report(self) -> CacheReport:
@@ -117,15 +128,15 @@ class TraceCache:
                 found.append((path, path.lstat()))
         yield from sorted(found, key=lambda entry: entry[1].st_mtime_ns, reverse=True)
 
-    def _kept(self, entry: Path, path: Path) -> Trace | None:
+    def _kept(self, entry: Path, path: Path, state: _State) -> Trace | None:
         """The trace of an entry, if it is of this file. One that is of no use is removed."""
         try:
             with open_entry(entry) as file:
                 description = read_description(file)
-                digests = described_digests(description)
-                if digests.code != _code_digest():
+                origin = described_origin(description)
+                if origin.code != _code_digest():
                     raise ValueError("of another version")
-                if digests.content != _content_digest(path):
+                if origin.state != state and origin.content != _content_digest(path):
                     return None
                 trace = described_trace(description, file)
         except (FileNotFoundError, NotADirectoryError):
@@ -138,14 +149,14 @@ class TraceCache:
             os.utime(entry)
         return replace(trace, source=msgspec.structs.replace(trace.source, path=str(path)))
 
-    def _keep(self, trace: Trace, entry: Path, path: Path, before: os.stat_result) -> None:
-        """Make the entry, unless the file has changed since `before`, or it would take over half of
-        what is free on the disk."""
+    def _keep(self, trace: Trace, entry: Path, path: Path, state: _State) -> None:
+        """Make the entry, unless the file is no longer in `state`, or over half of what is free on
+        the disk would be taken."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = _content_digest(path)
-        if not _is_unchanged(before, os.stat(path)):
+        if _state(path) != state:
             return
-        new = NewEntry(EntryDigests(_code_digest(), content), trace)
+        new = NewEntry(EntryOrigin(_code_digest(), content, state), trace)
         if new.size_bytes > min(self.most_bytes, shutil.disk_usage(self.folder).free // 2):
             return
         with replacing_stream(entry) as file:
@@ -157,20 +168,19 @@ class TraceCache:
                 other.unlink(missing_ok=True)
 
 
-def _is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
-    """Whether nothing was written to a file, and no other one has its name."""
-    return all(
-        getattr(before, name) == getattr(after, name)
-        for name in ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
-    )
+def _state(path: Path) -> _State:
+    status = os.stat(path)
+    times_ns = (status.st_mtime_ns, status.st_ctime_ns)
+    return _State(status.st_dev, status.st_ino, status.st_size, *times_ns)
 
 
-def _entry_name(path: Path, size_bytes: int) -> str:
+def _entry_name(path: Path) -> str:
+    """The name of the entry of a file: by its size, its beginning and its end."""
     with path.open("rb") as file:
-        ends = sha256(file.read(_END_BYTES))
+        size_bytes = os.fstat(file.fileno()).st_size
+        ends = sha256(b"%d" % size_bytes + file.read(_END_BYTES))
         file.seek(max(size_bytes - _END_BYTES, 0))
         ends.update(file.read(_END_BYTES))
-    ends.update(b"%d" % size_bytes)
     return f"{ends.hexdigest()[:32]}{_SUFFIX}"
 
 

@@ -30,14 +30,16 @@ _ALIGNED_BYTES = 64
 _Column = np.ndarray[Any, np.dtype[Any]]
 
 
-class EntryDigests(Struct):
-    """`code` is the digest of the analyzer that read the trace, `content` that of its file."""
+class EntryOrigin(Struct):
+    """`code` is the digest of the analyzer that read the trace, `content` that of its file, and
+    `state` what the file system said of the file."""
 
     code: bytes
     content: bytes
+    state: tuple[int, ...]
 
 
-class _Description(EntryDigests):
+class _Description(EntryOrigin):
     trace: Trace
 
 
@@ -62,10 +64,10 @@ class NewEntry:
     """An entry to write. Raises `ValueError` or `OverflowError` if MessagePack cannot hold a string
     or a number of the trace."""
 
-    def __init__(self, digests: EntryDigests, trace: Trace) -> None:
+    def __init__(self, origin: EntryOrigin, trace: Trace) -> None:
         self._columns: list[tuple[int, memoryview]] = []
         self._end = 0
-        description = _Description(digests.code, digests.content, trace)
+        description = _Description(origin.code, origin.content, origin.state, trace)
         self._description = msgspec.msgpack.encode(description, enc_hook=self._place)
 
     @property
@@ -114,8 +116,8 @@ def read_description(file: BinaryIO) -> bytes:
     return description
 
 
-def described_digests(description: bytes) -> EntryDigests:
-    return msgspec.msgpack.decode(description, type=EntryDigests)
+def described_origin(description: bytes) -> EntryOrigin:
+    return msgspec.msgpack.decode(description, type=EntryOrigin)
 
 
 def described_source(description: bytes) -> Source:
