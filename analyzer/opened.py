@@ -43,14 +43,14 @@ class Records(Sequence[dict[str, Any]]):
         return {key: figures[place] for key, figures in self.columns.items()}
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame. Whole numbers stay exact where some are unknown: dtype Int64.
+        """A pandas DataFrame; whole numbers of which some are unknown have dtype Int64.
 
         Raises:
             MissingRequirement: pandas is not installed.
         """
         pandas = _installed("pandas")
         columns = {
-            key: pandas.array(figures, dtype="Int64") if _is_whole(figures) else figures
+            key: pandas.array(figures, dtype="Int64") if _has_gaps(figures) else figures
             for key, figures in self.columns.items()
         }
         return pandas.DataFrame(columns)
@@ -72,8 +72,9 @@ class Records(Sequence[dict[str, Any]]):
         return table_html(shown, shown.noun)
 
 
-def _is_whole(figures: Sequence[Any]) -> bool:
-    return {type(figure) for figure in figures} in ({int}, {int, type(None)})
+def _has_gaps(figures: Sequence[Any]) -> bool:
+    """Whether these are whole numbers of which some are unknown: pandas would round them."""
+    return {type(figure) for figure in figures} == {int, type(None)}
 
 
 def _installed(package: str) -> Any:

@@ -86,7 +86,7 @@ class NewEntry:
 
     def _place(self, column: object) -> _Place:
         assert isinstance(column, np.ndarray)
-        data = memoryview(np.ascontiguousarray(column).view(np.uint8))
+        data = np.ascontiguousarray(column).view(np.uint8).data
         at = -(-self._end // _ALIGNED_BYTES) * _ALIGNED_BYTES
         self._columns.append((at, data))
         self._end = at + len(data)
@@ -133,7 +133,7 @@ def described_trace(description: bytes, file: BinaryIO) -> Trace:
         if not place.rows:
             return np.zeros(0, place.dtype)
         found = np.frombuffer(data, place.dtype, place.rows, place.at)
-        if sha256(found).digest() != place.digest:
+        if sha256(found.data).digest() != place.digest:
             raise ValueError("damaged")
         return found
 

@@ -5,13 +5,15 @@
 
 from typing import TYPE_CHECKING
 
+from decodescope.version import __version__
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from decodescope.analyzer.opened import OpenedTrace
     from decodescope.analyzer.reports.user_facts import Given
 
-__version__ = "0.1.0"
+__all__ = ["__version__", "open"]
 
 
 def open(path: "Path | str", facts: "Given | None" = None) -> "OpenedTrace":
