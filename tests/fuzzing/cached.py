@@ -8,11 +8,9 @@ from pathlib import Path
 
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.readers.trace_cache import TraceCache
-from tests.fuzzing.case import Case
+from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.damage import damage_bytes
 from tests.fuzzing.planted import planted_case
-
-_FOLDER = "kept"
 
 
 def cache_case(rng: random.Random) -> Case:
@@ -30,13 +28,8 @@ def cache_case(rng: random.Random) -> Case:
         entry = kept.read_bytes()
     for _ in range(rng.choice((0, 1, 1, 2))):
         entry = damage_bytes(entry, rng)
-    place = f"{_FOLDER}/decodescope/traces/{kept.name}"
+    place = f"{CACHE_HOME}/decodescope/traces/{kept.name}"
     if rng.random() < 0.3:
         arguments = rng.choice((("cache",), ("cache", "--json"), ("cache", "clear")))
         case = Case(arguments, case.files)
-    return replace(
-        case,
-        files={**case.files, place: entry},
-        outputs=(_FOLDER, place),
-        environment={"XDG_CACHE_HOME": _FOLDER},
-    )
+    return replace(case, files={**case.files, place: entry}, outputs=(CACHE_HOME, place))

@@ -20,7 +20,7 @@ from decodescope.variants import registry
 from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
 from tests.fuzzing.browser import talk
-from tests.fuzzing.case import Case
+from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.checks import check_end, check_files, check_output
 from tests.helpers.command import Done
 
@@ -72,7 +72,8 @@ class Runner:
             os.ftruncate(stream, 0)
             os.lseek(stream, 0, os.SEEK_SET)
         sys.argv = ["decodescope", *case.arguments]
-        variables = mock.patch.dict(os.environ, case.environment)
+        own = {"XDG_CACHE_HOME": str(folder / CACHE_HOME)}
+        variables = mock.patch.dict(os.environ, own | case.environment)
         with _decoding(case.decodes), _inside(folder), variables:
             try:
                 sys.exit(talk(case.frames)) if case.frames else main()
