@@ -58,9 +58,9 @@ _BEGINNING_BYTES = 1 << 16
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
-# The formats whose columns are kept; a recording has its own. The smallest file that may hold
-# enough events for it: of gzip, an event takes about 10 bytes.
-_CACHED = ("kineto", "nsys", "rocprof")
+# Of a recording, one window is read, which is small.
+_NOT_CACHED = "recording"
+# The smallest file that may hold enough events to be kept: of gzip, one takes about 10 bytes.
 _LARGE_BYTES = 4 << 20
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
 
@@ -106,17 +106,25 @@ def load(path: Path | str, progress: Callable[[float], None] | None = None) -> T
     file may come from the cache (`TraceCache`). Raises `TraceError` naming the file, what is wrong
     with it and what to do.
     """
-    with open_source(str(path), progress) as source:
-        name, _, read = next(row for row in FORMATS if row[1](source))
-        if name not in _CACHED or not _is_large_file(str(path)):
-            return read(source)
-        from decodescope.analyzer.readers.trace_cache import TraceCache
+    read = partial(_read, str(path), progress)
+    if not _is_large_file(str(path)):
+        return read()
+    with open_source(str(path)) as source:
+        name = next(name for name, recognises, _ in FORMATS if recognises(source))
+    if name == _NOT_CACHED:
+        return read()
+    from decodescope.analyzer.readers.trace_cache import TraceCache
 
-        return TraceCache().trace_of(Path(path), partial(read, source))
+    return TraceCache().trace_of(Path(path), read)
 
 
 def _is_large_file(path: str) -> bool:
     return path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _LARGE_BYTES
+
+
+def _read(path: str, progress: Callable[[float], None] | None) -> Trace:
+    with open_source(path, progress) as source:
+        return next(read for _, recognises, read in FORMATS if recognises(source))(source)
 
 
 def format_of(path: Path) -> str:

@@ -70,7 +70,7 @@ class TraceCache:
 
     def trace_of(self, path: Path, read: Callable[[], Trace]) -> Trace:
         """The trace in the regular file `path`: from its entry, or else what `read` returns, for
-        which an entry is then made."""
+        which an entry is then made; `read` opens the file."""
         if any(os.path.exists(f"{path}{suffix}") for suffix in _LOGS):
             return read()
         began_ns = self.now_ns()

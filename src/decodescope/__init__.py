@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from decodescope.analyzer.opened import OpenedTrace
     from decodescope.analyzer.reports.user_facts import Given
 
-__all__ = ["__version__", "open"]
+# `from decodescope import *` leaves the built-in `open` as it is.
+__all__ = ["__version__"]
 
 
 def open(path: "Path | str", facts: "Given | None" = None) -> "OpenedTrace":
