@@ -4,9 +4,11 @@ The readers of other formats than Kineto's are imported when a file begins as th
 that hold no trace are named by their first bytes, and files of the ranks of one run are recognised.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -56,6 +58,10 @@ _BEGINNING_BYTES = 1 << 16
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
+# Of a recording, one window is read, which is small.
+_NOT_CACHED = "recording"
+# The smallest file that may hold enough events to be kept: of gzip, one takes about 10 bytes.
+_LARGE_BYTES = 4 << 20
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
 
 
@@ -96,10 +102,28 @@ def load(path: Path | str, progress: Callable[[float], None] | None = None) -> T
 
     `path` may be a file, a pipe, or "-" for the standard input; any of them may be gzip. The first
     of `FORMATS` that recognises what it begins with reads it. `progress` is called with the share
-    of a file that was read, except of SQLite, which is read in no order. Raises `TraceError` naming
-    the file, what is wrong with it and what to do.
+    of a file that was read, except of SQLite, which is read in no order. The columns of a large
+    file may come from the cache (`TraceCache`). Raises `TraceError` naming the file, what is wrong
+    with it and what to do.
     """
-    with open_source(str(path), progress) as source:
+    read = partial(_read, str(path), progress)
+    if not _is_large_file(str(path)):
+        return read()
+    with open_source(str(path)) as source:
+        name = next(name for name, recognises, _ in FORMATS if recognises(source))
+    if name == _NOT_CACHED:
+        return read()
+    from decodescope.analyzer.readers.trace_cache import TraceCache
+
+    return TraceCache().trace_of(Path(path), read)
+
+
+def _is_large_file(path: str) -> bool:
+    return path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _LARGE_BYTES
+
+
+def _read(path: str, progress: Callable[[float], None] | None) -> Trace:
+    with open_source(path, progress) as source:
         return next(read for _, recognises, read in FORMATS if recognises(source))(source)
 
 

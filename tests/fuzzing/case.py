@@ -14,6 +14,8 @@ ODD_NUMBERS = (
     0, -1, 1, 1.5, -0.0, 5e-324, 1e308, -1e308, float("nan"), float("inf"), 2**31, 2**53 + 1,
     2**62, 2**63, -(2**63), 2**64, 10**40, -(10**40), 10**400,
 )  # fmt: skip
+# Below the folder of a case.
+CACHE_HOME = "cache"
 
 
 @dataclass(frozen=True, slots=True)

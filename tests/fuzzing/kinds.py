@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 
 from tests.fuzzing.browser import browser_case
+from tests.fuzzing.cached import cache_case
 from tests.fuzzing.case import Case, weighted
 from tests.fuzzing.checkpoints import checkpoint_case
 from tests.fuzzing.corpus import corpus
@@ -30,12 +31,13 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "settings": settings_case,
     "browser": browser_case,
     "gate": gate_case,
+    "cache": cache_case,
 }
 CORPUS = "corpus"
 _SHARES = {
     "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10,
     "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10, "settings": 6, "browser": 3,
-    "gate": 6,
+    "gate": 6, "cache": 4,
 }  # fmt: skip
 
 

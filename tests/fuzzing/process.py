@@ -14,12 +14,13 @@ from typing import NoReturn
 from unittest import mock
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.readers import reading
 from decodescope.cli.main import main
 from decodescope.variants import registry
 from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
 from tests.fuzzing.browser import talk
-from tests.fuzzing.case import Case
+from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.checks import check_end, check_files, check_output
 from tests.helpers.command import Done
 
@@ -42,6 +43,8 @@ class Runner:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + _MEMORY_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_BYTES,) * 2)
         _leave_out_measurements()
+        # Entries of the cache are looked for, whatever the size of a trace.
+        reading._LARGE_BYTES = 0
 
     def problem(self, case: Case) -> tuple[int | None, str]:
         """The exit code, and what is wrong with how it ended; empty if nothing is."""
@@ -69,7 +72,8 @@ class Runner:
             os.ftruncate(stream, 0)
             os.lseek(stream, 0, os.SEEK_SET)
         sys.argv = ["decodescope", *case.arguments]
-        variables = mock.patch.dict(os.environ, case.environment)
+        own = {"XDG_CACHE_HOME": str(folder / CACHE_HOME)}
+        variables = mock.patch.dict(os.environ, own | case.environment)
         with _decoding(case.decodes), _inside(folder), variables:
             try:
                 sys.exit(talk(case.frames)) if case.frames else main()

@@ -13,7 +13,9 @@ from decodescope import __version__
 from decodescope.analyzer.text.numbers import whole_number
 from decodescope.cli.analyze import analyze_command
 from decodescope.cli.attach import attach
+from decodescope.cli.cache import cache
 from decodescope.cli.compare import compare
+from decodescope.cli.completion import completion
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
 from decodescope.cli.ending import Ending, end_with
@@ -48,6 +50,8 @@ COMMANDS: tuple[click.Command, ...] = (
     explain,
     serve,
     config,
+    cache,
+    completion,
 )
 
 
