@@ -1,12 +1,12 @@
 """The bytes of a trace in pieces, from a file or a pipe, decompressed and limited in number.
 
-What the bytes are is decided by their content: gzip by its magic number, never by the file's name.
+What the bytes are is decided by their content: gzip and zstd by their magic numbers, never by the
+file's name.
 """
 
 import os
 import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import Path
 
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.readers.packed_members import LONGEST_MAGIC, Unpacking, packing_of
 
 MAX_DECOMPRESSED_BYTES = 8 << 30
 MAX_BYTES_IN_MEMORY = 1 << 30
 STDIN = "<stdin>"
-_GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PIECE_BYTES = 1 << 20
 # What one call of the decompressor gets: it copies what it does not use, such as a next member.
@@ -28,20 +28,19 @@ _PACKED_BYTES = 1 << 16
 _MAX_RATIO = 200
 _UNPACKED_FREELY = 64 << 20
 _HEAD_BYTES = 4096
-_GZIP_WINDOW = 31
 
 
 class ByteSource:
-    """Reads `stream` piece by piece, without gzip and without a UTF-8 byte order mark.
+    """Reads `stream` piece by piece, unpacked (gzip, zstd) and without a UTF-8 byte order mark.
 
     `head` is what the bytes begin with (up to 4,096 of them; `read` returns them as well). `path`
     names the source in messages. `file` is the file that holds these very bytes and can be opened
-    again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when a gzip
-    stream ends early or is broken; `trailing_bytes` follow its last member, and are no padding of
+    again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when packed
+    bytes end early or are broken; `trailing_bytes` follow their last member, and are no padding of
     zeros. `progress` gets the number of bytes that `stream` gave.
 
-    Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or gzip
-    unpacks to over 200 times its size (beyond 64 MiB).
+    Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or what
+    is packed unpacks to over 200 times its size (beyond 64 MiB).
     """
 
     def __init__(
@@ -58,11 +57,15 @@ class ByteSource:
         self._max_bytes = max_bytes
         self._progress = progress
         pieces = self._raw(stream, endless=file is None)
-        first = _join_until(pieces, len(_GZIP_MAGIC))
-        packed = first.startswith(_GZIP_MAGIC)
-        self.file = None if packed else file
-        self._pieces = self._gunzip(first, pieces, endless=file is None) if packed else pieces
-        start = _join_until(self._pieces, _HEAD_BYTES, b"" if packed else first)
+        first = _join_until(pieces, LONGEST_MAGIC)
+        packing = packing_of(first)
+        self.file = file if packing is None else None
+        start = first
+        if packing is not None:
+            start, packed = b"", chain((first,), pieces)
+            pieces = self._unpacked(packing, packed, endless=file is None)
+        self._pieces = pieces
+        start = _join_until(self._pieces, _HEAD_BYTES, start)
         self._start = start.removeprefix(_BYTE_ORDER_MARK)
         self.head = self._start[:_HEAD_BYTES]
 
@@ -73,17 +76,17 @@ class ByteSource:
             return start
         return next(self._pieces, b"")
 
-    def read_all(self, remedy: str) -> bytearray:
+    def read_all(self, remedy: str, most: int | None = None) -> bytearray:
         """All bytes that are left.
 
         Raises:
-            TraceError: over 1 GiB, with what to do about it (`remedy`).
+            TraceError: over `most` bytes (1 GiB), with what to do about it (`remedy`).
         """
-        data = bytearray()
+        data, most = bytearray(), most or MAX_BYTES_IN_MEMORY
         while piece := self.read():
             data += piece
-            if len(data) > MAX_BYTES_IN_MEMORY:
-                raise TraceError(f"{self.path}: over {MAX_BYTES_IN_MEMORY >> 20} MiB; {remedy}")
+            if len(data) > most:
+                raise TraceError(f"{self.path}: over {most >> 20} MiB; {remedy}")
         return data
 
     def _raw(self, stream: BufferedIOBase, endless: bool) -> Iterator[bytes]:
@@ -108,29 +111,32 @@ class ByteSource:
         limit = f"{self._max_bytes >> 30} GiB"
         return TraceError(f"{self.path}: {does} more than {limit}; record a shorter window")
 
-    def _gunzip(self, first: bytes, rest: Iterator[bytes], endless: bool) -> Iterator[bytes]:
+    def _unpacked(
+        self, packing: Callable[[], Unpacking], rest: Iterator[bytes], endless: bool
+    ) -> Iterator[bytes]:
         packed = total = 0
-        decompressor = zlib.decompressobj(_GZIP_WINDOW)
+        member = packing()
         pieces = (
             piece[at : at + _PACKED_BYTES]
-            for piece in chain((first,), rest)
+            for piece in rest
             for at in range(0, len(piece), _PACKED_BYTES)
         )
         pending = b""
         while True:
-            if not pending:
+            if not pending and (member.eof or member.needs_input):
                 pending = next(pieces, b"")
                 packed += len(pending)
-            if not pending:
-                break
-            if decompressor.eof:
-                if not pending.startswith(_GZIP_MAGIC[: len(pending)]):
+                if not pending:
+                    break
+            if member.eof:
+                pending = _join_until(pieces, LONGEST_MAGIC, pending)
+                if packing_of(pending) is not packing:
                     self.trailing_bytes = _more_than_zeros(chain((pending,), pieces))
                     return
-                decompressor = zlib.decompressobj(_GZIP_WINDOW)
+                member = packing()
             try:
-                unpacked = decompressor.decompress(pending, _PIECE_BYTES)
-            except zlib.error:
+                unpacked = member.decompress(pending, _PIECE_BYTES)
+            except member.errors:
                 self.truncated = True
                 return
             total += len(unpacked)
@@ -143,8 +149,8 @@ class ByteSource:
                 )
             if unpacked:
                 yield unpacked
-            pending = decompressor.unconsumed_tail or decompressor.unused_data
-        self.truncated = not decompressor.eof
+            pending = member.unused_data
+        self.truncated = not member.eof
 
 
 def _more_than_zeros(pieces: Iterator[bytes]) -> int:

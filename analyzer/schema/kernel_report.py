@@ -45,7 +45,8 @@ class KernelReport(Struct, frozen=True):
 
     All figures are of the calls in `Report.main_steps`. `attributed_ns` counts no time twice (see
     `timing.attributed_time`): those of a device's ops add up to its busy time. `attributed_share`
-    is of the attributed time of all kernels, and equals `share` where no ops overlap. `short_calls`
+    is of the attributed time of all kernels, and equals `share` where no ops overlap. In a file
+    without times both are as if none did. `short_calls`
     counts the calls that ran for less time than their launch call took (see `ShortKernels`).
     `shape` is the launch shape of most calls (of equally many, the earliest), null if the trace has
     none; `shapes` counts the distinct ones.

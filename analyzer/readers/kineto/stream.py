@@ -15,6 +15,7 @@ from decodescope.analyzer.readers.json_text import (
     Stopped,
 )
 from decodescope.analyzer.readers.kineto.event import Event, clean, clean_text, event_of
+from decodescope.analyzer.readers.kineto.proton import is_proton
 
 _EVENTS = Entries(
     many=msgspec.json.Decoder(list[Event]),
@@ -30,8 +31,8 @@ class EventStream(JsonText):
     """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
 
     What was wrong with the document is noted as by `JsonText`, and the events before it are
-    returned. `trailing_bytes` follow the document, and begin as another document if
-    `trailing_document`.
+    returned. Proton may write one document after another. `trailing_bytes` follow the document,
+    and begin as another document if `trailing_document`.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -45,12 +46,14 @@ class EventStream(JsonText):
         """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
         first = self.peek()
         if first == b"":
-            kind = "a broken gzip file" if self.source.truncated else "an empty file"
+            kind = "a broken compressed file" if self.source.truncated else "an empty file"
             raise self.error(f"{kind}, not a trace", "record it again")
         if first not in (b"{", b"["):
             raise self.error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
         try:
             yield from self._events() if first == b"[" else self._document()
+            while is_proton(self.metadata) and self.peek() == b"{":
+                yield from self._document()
             if self.broken_at is None and not self.stopped and not self.truncated:
                 self.trailing_bytes, self.trailing_document = self.rest()
         except Incomplete:

@@ -139,7 +139,8 @@ class StepGraph(StepProgram):
         marks.begin()
         try:
             # Other threads (a profiler's) may use the device during the capture.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            options = marks.capture_options
+            with torch.cuda.graph(graph, capture_error_mode="thread_local", **options):
                 self._call_within_ranges(marks.around(self._calls()))
                 marks.resolve()
         except BaseException as error:

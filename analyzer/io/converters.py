@@ -1,0 +1,47 @@
+"""Programs that turn a file into another one: within a time, and nothing of them is left behind."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.io.child_processes import running
+
+_ERROR_BYTES = 4096
+_ERROR_LENGTH = 200
+
+
+def converted(
+    command: Sequence[str], source: str, folder: Path, within_s: float, output: IO[bytes] | int
+) -> None:
+    """Run `command`, which reads `source`, with its standard output in `output`. An interruption
+    ends it, with all that it started; `folder` gets its messages.
+
+    Raises:
+        TraceError: it cannot be started, fails, or takes longer than `within_s`.
+    """
+    name = Path(command[0]).name
+    messages = folder / "messages"
+    try:
+        with messages.open("w+b") as said:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": said}
+            with running(command, start_new_session=True, **streams) as process:
+                code = process.wait(within_s)
+            if code:
+                raise TraceError(f"{source}: {name} ends with code {code}{_last_line(said)}")
+    except subprocess.TimeoutExpired:
+        raise TraceError(
+            f"{source}: {name} took over {within_s / 60:.0f} minutes; run it yourself: "
+            f"{' '.join(command)}"
+        ) from None
+    except OSError as error:
+        raise TraceError(f"{source}: {name} cannot be run ({error.strerror or error})") from None
+
+
+def _last_line(said: IO[bytes]) -> str:
+    """The last line of the messages, behind a colon; "" if there are none."""
+    said.seek(max(0, said.seek(0, 2) - _ERROR_BYTES))
+    lines = said.read().decode("utf-8", "replace").split("\n")
+    lines = [text for line in lines if (text := " ".join(line.split()))]
+    return f": {lines[-1][:_ERROR_LENGTH]}" if lines else ""
