@@ -39,6 +39,8 @@ _PREBUILTS = Path(".local", "share", "perfetto", "prebuilts")
 _MOST_S = 600.0
 _BATCH_ROWS = 8_000
 _HOST_AGENT = 1
+# Behind the names of kernels.
+_CLONE = " [clone .kd]"
 _INTEGERS = ("begin_ns", "end_ns", "corr_id", "tid", "queue", "stream_ID", "LDS_Block_Size")
 _INTEGERS += ("VGPR_Count", "Accum_VGPR_Count")
 _AGENTS = ("agent", "src_agent", "dst_agent")
@@ -121,8 +123,9 @@ def _rows(output: IO[bytes]) -> Iterator[_Row]:
         if mark != "row" or len(fields) != 2 + len(_INTEGERS) + len(_AGENTS):
             continue
         domain, name, *rest = fields
+        name = _from_hex(name).removesuffix(_CLONE)
         numbers, agents = rest[: len(_INTEGERS)], rest[len(_INTEGERS) :]
-        yield domain, _from_hex(name), [*map(_integer, numbers)], [*map(_from_hex, agents)]
+        yield domain, name, [*map(_integer, numbers)], [*map(_from_hex, agents)]
 
 
 def _from_hex(text: str) -> str:
