@@ -48,7 +48,7 @@ _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b'
 # Enough for the head of a compressed file.
 _BEGINNING_BYTES = 1 << 16
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-_NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 # A tree of frames as JSON, or as MessagePack.
 _HATCHET_HEAD = re.compile(
@@ -92,14 +92,12 @@ def _said_rank(path: Path) -> int | None:
 
 
 def load(path: Path | str, progress: Callable[[float], None] | None = None) -> Trace:
-    """Read a trace of Kineto (JSON), Nsight Systems (SQLite) or rocprofv3 (rocpd, JSON), or a
-    recording.
+    """Read a trace in one of `FORMATS`, or a recording.
 
     `path` may be a file, a pipe, or "-" for the standard input; any of them may be packed with gzip
-    or zstd. The first
-    of `FORMATS` that recognises what it begins with reads it. `progress` is called with the share
-    of a file that was read, except of SQLite, which is read in no order. Raises `TraceError` naming
-    the file, what is wrong with it and what to do.
+    or zstd. The first of `FORMATS` that recognises what it begins with reads it. `progress` is
+    called with the share of a file that was read, except of SQLite, which is read in no order.
+    Raises `TraceError` naming the file, what is wrong with it and what to do.
     """
     with open_source(str(path), progress) as source:
         trace = next(read for _, recognises, read in FORMATS if recognises(source))(source)
@@ -181,7 +179,7 @@ _Recognises = Callable[[ByteSource], bool]
 # The name of a format ("" for what is no trace), whether a source has it, and what reads it.
 FORMATS: tuple[tuple[str, _Recognises, Callable[[ByteSource], Trace]], ...] = (
     ("sqlite", lambda source: source.head.startswith(_SQLITE_MAGIC), _read_sqlite),
-    ("nsys", lambda source: source.path.endswith(_NSYS_REPORT_SUFFIXES), _read_nsys_report),
+    ("nsys", lambda source: source.path.endswith(NSYS_REPORT_SUFFIXES), _read_nsys_report),
     ("recording", lambda source: source.head.startswith(MAGIC), _read_recorded_window),
     ("rocprof", lambda source: bool(_ROCPROF_HEAD.match(source.head)), _read_rocprof),
     ("proton", lambda source: bool(_HATCHET_HEAD.match(source.head)), _read_hatchet),

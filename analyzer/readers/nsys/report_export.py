@@ -17,7 +17,6 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.io.converters import converted
 from decodescope.analyzer.io.work_folders import WorkFolder
 
-SUFFIXES = (".nsys-rep", ".qdrep")
 # An export takes about a minute for each GB.
 _MOST_S = 1200.0
 # An export is up to ten times as large as its report.
@@ -43,7 +42,6 @@ def exported(report: Path) -> Path:
         with report.open("rb") as file:
             target = folder / f"{file_digest(file, 'blake2b').hexdigest()[:32]}.sqlite"
         if not target.exists():
-            folder.mkdir(parents=True, exist_ok=True)
             export(report, target)
         os.utime(target)
         _forget_old(folder)
@@ -68,6 +66,7 @@ def export(report: Path, target: Path) -> None:
             f"{report}: a report that only Nsight Systems reads, and nsys is not on the path; "
             f"export it where it is, and open that: {_BY_HAND} {report}"
         )
+    target.parent.mkdir(parents=True, exist_ok=True)
     with WorkFolder(target.parent) as folder:
         made = folder / "export.sqlite"
         command = [nsys, *_OPTIONS, "--output", str(made), str(report.absolute())]

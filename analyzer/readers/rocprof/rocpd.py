@@ -211,8 +211,10 @@ class _Tables:
             return
         own = [self._file.integer(name, one, "r") for one in ("start", "end", *columns)]
         own.insert(2, self._file.integer(event, "stack_id", "e"))
+        # Events are looked up for each row: the other way round, SQLite would make an index first.
+        join = "CROSS" if where else "LEFT"
         query = (
-            f'SELECT {", ".join(own)} FROM "{name}" r LEFT JOIN "{event}" e '
+            f'SELECT {", ".join(own)} FROM "{name}" r {join} JOIN "{event}" e '
             f'ON e."id" = r."event_id" WHERE {_of(is_own, "r.")} AND {where or 1}'
         )
         most, read = self._file.count(name), 0

@@ -84,9 +84,10 @@ def analyze_command(
 def _kept_export(files: Sequence[Path], keep: Path) -> Path:
     """The export of the only file, a report of Nsight Systems, in `keep`."""
     from decodescope.analyzer.io.output_paths import check_writable
-    from decodescope.analyzer.readers.nsys.report_export import SUFFIXES, export
+    from decodescope.analyzer.readers.nsys.report_export import export
+    from decodescope.analyzer.readers.reading import NSYS_REPORT_SUFFIXES
 
-    if len(files) != 1 or files[0].suffix not in SUFFIXES:
+    if len(files) != 1 or files[0].suffix not in NSYS_REPORT_SUFFIXES:
         raise InputError(f"--keep {keep}: only with one report of Nsight Systems (.nsys-rep)")
     check_writable(keep, "--keep", files)
     try:
