@@ -76,12 +76,13 @@ class SqliteFile:
             return
         selected = ", ".join(f'"{column}"' for column in columns)
         try:
-            for chunk in self.chunks(f'SELECT {selected} FROM "{table}" WHERE {where}'):
+            query = f'SELECT {selected} FROM "{table}" WHERE {where}'
+            for chunk in self.chunks(query, TEXT_ROWS):
                 yield from chunk
         except sqlite3.DataError:
             self.too_long.add(f"{table}.{columns[-1]}")
 
-    def chunks(self, query: str, rows: int = TEXT_ROWS) -> Iterator[list[Row]]:
+    def chunks(self, query: str, rows: int) -> Iterator[list[Row]]:
         cursor = self._connection.execute(query)
         while chunk := cursor.fetchmany(rows):
             yield chunk

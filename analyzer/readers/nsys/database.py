@@ -118,7 +118,7 @@ class NsysDatabase:
         if not self.file.has("StringIds", "id") or not self.file.has("StringIds", "value"):
             return {}
         query = f'SELECT "id", "value" FROM "StringIds" WHERE id IN ({",".join(map(str, ids))})'
-        rows = chain.from_iterable(self.file.chunks(query))
+        rows = chain.from_iterable(self.file.chunks(query, TEXT_ROWS))
         return {
             key: value for key, value in rows if isinstance(key, int) and isinstance(value, str)
         }

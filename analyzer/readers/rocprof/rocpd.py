@@ -29,7 +29,7 @@ from decodescope.analyzer.readers.rocprof.document import (
     OperationNames,
     Part,
 )
-from decodescope.analyzer.readers.sqlite_file import Row, SqliteFile
+from decodescope.analyzer.readers.sqlite_file import TEXT_ROWS, Row, SqliteFile
 from decodescope.analyzer.readers.trace_columns import NOT_GIVEN
 
 _PREFIX = "rocpd_"
@@ -147,28 +147,31 @@ class _Tables:
         return agents
 
     def _symbols(self, is_own: str) -> Iterator[list[KernelSymbol]]:
-        table, names = self._name("info_kernel_symbol"), ("display_name", "kernel_name")
-        counts = (self._file.integer(table, one) for one in ("arch_vgpr_count", "accum_vgpr_count"))
+        table = self._name("info_kernel_symbol")
+        if not self._file.has(table, "id"):
+            return
+        names = [self._text(table, column) for column in ("display_name", "kernel_name")]
+        counts = [self._file.integer(table, f"{kind}_vgpr_count") for kind in ("arch", "accum")]
         query = (
-            f"SELECT {self._file.integer(table, 'id')}, {', '.join(self._texts(table, names))}, "
+            f"SELECT {self._file.integer(table, 'id')}, coalesce({', '.join(names)}, ''), "
             f'{", ".join(counts)} FROM "{table}" WHERE {_of(is_own)}'
         )
-        for rows in self._file.chunks(query) if table in self._file.tables else ():
+        for rows in self._file.chunks(query, TEXT_ROWS):
             yield [
                 KernelSymbol(
                     number,
-                    kernel_name=plain or "",
-                    formatted_kernel_name=shown or "",
+                    name,
                     arch_vgpr_count=None if vectors < 0 else vectors,
                     accum_vgpr_count=max(accumulators, 0),
                 )
-                for number, shown, plain, vectors, accumulators in rows
+                for number, name, vectors, accumulators in rows
             ]
 
-    def _texts(self, table: str, columns: Sequence[str]) -> Iterator[str]:
-        for column in columns:
-            has = self._file.has(table, column)
-            yield f'CASE typeof("{column}") WHEN \'text\' THEN "{column}" END' if has else "NULL"
+    def _text(self, table: str, column: str) -> str:
+        """The column in a query, as a text that is not empty."""
+        if not self._file.has(table, column):
+            return "NULL"
+        return f"CASE typeof(\"{column}\") WHEN 'text' THEN nullif(\"{column}\", '') END"
 
     def _operations(self) -> dict[int, str | None]:
         """The names of the calls by their number."""
@@ -188,7 +191,7 @@ class _Tables:
             f'SELECT {self._file.integer(event, "stack_id", "e")}, e."extdata" FROM "{event}" e '
             f"WHERE typeof(e.\"extdata\") = 'text' AND {self._category('marker')}"
         )
-        for rows in self._file.chunks(query):
+        for rows in self._file.chunks(query, TEXT_ROWS):
             found = [(key, decoded(_extras, text)) for key, text in rows]
             yield [Entry(key, clean_text(one.message)) for key, one in found if one and one.message]
 

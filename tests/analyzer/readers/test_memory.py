@@ -102,9 +102,9 @@ def test_a_trace_is_held_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(byte_source, "_PIECE_BYTES", 1 << 13)
-    monkeypatch.setattr(database, "_CHUNK_ROWS", 100)
-    monkeypatch.setattr(database, "TEXT_ROWS", 100)
-    monkeypatch.setattr(rocpd, "_CHUNK_ROWS", 100)
+    for reader, rows in ((database, 100), (rocpd, 10)):
+        monkeypatch.setattr(reader, "_CHUNK_ROWS", rows)
+        monkeypatch.setattr(reader, "TEXT_ROWS", rows)
     for module, name in (
         (trace_columns, "_JOINED_ROWS"), (events, "_NAMED_ROWS"), (process_columns, "_BLOCK_ROWS"),
     ):  # fmt: skip

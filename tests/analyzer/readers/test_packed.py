@@ -54,6 +54,17 @@ def test_several_members_are_one_trace(whole: bytes, packing: str, tmp_path: Pat
     assert same(load(plain), load(packed))
 
 
+@given(st.binary(min_size=1, max_size=3000).filter(lambda rest: rest[:1] != b"\x1f" and any(rest)))
+def test_what_follows_gzip_data_is_said_and_how_much(
+    tmp_path_factory: pytest.TempPathFactory, rest: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "packed"
+    path.write_bytes(gzip.compress(document([op(10, 20, 1)]), 1) + rest)
+    (finding,) = load(path).findings
+    assert finding.code == "trailing_data"
+    assert finding.message.startswith(f"{len(rest):,} bytes follow the compressed data")
+
+
 @pytest.mark.parametrize("packing", PACKINGS)
 def test_what_follows_the_last_member_is_said(whole: bytes, packing: str, tmp_path: Path) -> None:
     path = tmp_path / "packed"

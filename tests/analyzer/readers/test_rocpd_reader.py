@@ -73,7 +73,7 @@ def drawn_process(rng: random.Random, pid: int) -> Process:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_trace_is_that_of_the_json(
     tmp_path_factory: pytest.TempPathFactory, rng: random.Random
 ) -> None:
@@ -106,7 +106,9 @@ def test_several_processes_in_the_same_tables_are_kept_apart(tmp_path: Path) -> 
     trace = load(path)
     assert len(trace.ops) == 4 + 3
     assert sorted(set(trace.calls.pid.tolist())) == [100, 222]
-    assert np.count_nonzero(trace.ops.correlation >= 1 << 32) == 3
+    # The process with the smaller id is the first.
+    assert np.count_nonzero(trace.ops.correlation >= 1 << 32) == 4
+    assert trace.calls.pid[trace.ops.launch[trace.ops.correlation >= 1 << 32]].tolist() == [100] * 4
 
 
 def changed(sql: str) -> Callable[[Path], None]:
@@ -148,7 +150,7 @@ def test_versions_of_the_known_schema_are_read(version: str, tmp_path: Path) -> 
 def test_rows_without_an_event_or_of_other_domains(tmp_path: Path) -> None:
     path = rocpd_files.write(tmp_path / "results.db", one_step(), guids=["0"])
     changed("UPDATE rocpd_kernel_dispatch_0 SET event_id = NULL")(path)
-    changed("UPDATE rocpd_string_0 SET string = 'KFD_PAGE_FAULT' WHERE string LIKE 'HIP%'")(path)
+    changed("UPDATE rocpd_string_0 SET string = 'KFD_PAGE_FAULT' WHERE string GLOB 'HIP*'")(path)
     trace = load(path)
     assert (len(trace.ops), len(trace.calls)) == (4, 0)
     assert trace.ops.launch.tolist() == [-1] * 4
@@ -180,7 +182,7 @@ def test_two_events_of_one_id_are_damage(tmp_path: Path) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_damaged_cells_give_a_trace_or_one_line(
     tmp_path_factory: pytest.TempPathFactory, rng: random.Random
 ) -> None:
@@ -189,11 +191,14 @@ def test_damaged_cells_give_a_trace_or_one_line(
     table = rng.choice([*rocpd_files.TABLES])
     column = rng.choice([one.partition(" ")[0] for one in (*rocpd_files.TABLES[table], "id ")])
     cell = rng.choice(("NULL", "-1", "9223372036854775807", "1e300", "''", "x'ff00'", "'3'"))
-    with closing(sqlite3.connect(path)) as database:
-        try:
-            database.execute(f'UPDATE OR IGNORE rocpd_{table}_0 SET "{column}" = {cell}')
-        except sqlite3.Error:
-            database.execute(f'ALTER TABLE rocpd_{table}_0 DROP COLUMN "{column}"')
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(path.read_bytes())
+        for change in (f'UPDATE OR IGNORE {{}} SET "{column}" = {cell}',
+                       f'ALTER TABLE {{}} DROP COLUMN "{column}"'):  # fmt: skip
+            if rng.random() < 0.6:
+                with suppress(sqlite3.Error):
+                    database.execute(change.format(f"rocpd_{table}_0"))
         database.commit()
+        path.write_bytes(database.serialize())
     with suppress(TraceError):
         assert all(kernel.total_ns >= 0 for kernel in analyze(load(path)).report.kernels)

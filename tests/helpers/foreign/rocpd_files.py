@@ -157,11 +157,13 @@ def write(
 ) -> Path:
     """The database of these processes; by default their GUIDs are 0000_0, 0000_1 and so on."""
     ends = [*guids] or [f"0000_{number}" for number in range(len(processes))]
-    with closing(sqlite3.connect(path)) as database, database:
+    with closing(sqlite3.connect(":memory:")) as database:
         for guid, process in zip(ends, processes, strict=True):
             Tables(database, guid).fill(process, kernels, version)
         if all(ends):
             for name in TABLES:
                 each = (f'SELECT * FROM "rocpd_{name}_{guid}"' for guid in ends)
                 database.execute(f"CREATE VIEW rocpd_{name} AS {' UNION ALL '.join(each)}")
+        database.commit()
+        path.write_bytes(database.serialize())
     return path
