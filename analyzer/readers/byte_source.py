@@ -7,18 +7,25 @@ file's name.
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.packed_members import LONGEST_MAGIC, Unpacking, packing_of
 
 MAX_DECOMPRESSED_BYTES = 8 << 30
 MAX_BYTES_IN_MEMORY = 1 << 30
 STDIN = "<stdin>"
+# That of zstd; shorter data is no frame.
+_LONGEST_MAGIC = 4
+_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# A frame that a decoder passes over begins with 0x184D2A50 to 0x184D2A5F, in little endian.
+_SKIPPED_LOW, _SKIPPED_MAGIC = range(0x50, 0x60), b"\x2a\x4d\x18"
+_GZIP_WINDOW = 31
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PIECE_BYTES = 1 << 20
 # What one call of the decompressor gets: it copies what it does not use, such as a next member.
@@ -28,6 +35,84 @@ _PACKED_BYTES = 1 << 16
 _MAX_RATIO = 200
 _UNPACKED_FREELY = 64 << 20
 _HEAD_BYTES = 4096
+
+
+class _Member(Protocol):
+    """One member while it is unpacked; `errors` are what `decompress` raises for broken data.
+
+    `decompress` takes packed bytes, and keeps those that it does not use: unless `needs_input`, it
+    can be called again with none. At the end of the member (`eof`), `unused_data` follow it.
+    """
+
+    errors: tuple[type[Exception], ...]
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class _GzipMember:
+    errors: tuple[type[Exception], ...] = (zlib.error,)
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._member.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        return self._member.decompress(self._member.unconsumed_tail + data, max_length)
+
+
+class _ZstdFrame:
+    def __init__(self) -> None:
+        # Few traces are packed so; the others do without this module.
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+
+        self.errors: tuple[type[Exception], ...] = (zstd.ZstdError,)
+        self._frame = zstd.ZstdDecompressor()
+
+    @property
+    def eof(self) -> bool:
+        return self._frame.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self._frame.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._frame.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        return self._frame.decompress(data, max_length)
+
+
+def _packing_of(head: bytes) -> Callable[[], _Member] | None:
+    """What unpacks a member that begins with these bytes; None if they are not packed."""
+    if head.startswith(_GZIP_MAGIC):
+        return _GzipMember
+    skipped = head[1:_LONGEST_MAGIC] == _SKIPPED_MAGIC and head[0] in _SKIPPED_LOW
+    return _ZstdFrame if skipped or head.startswith(_ZSTD_MAGIC) else None
 
 
 class ByteSource:
@@ -57,8 +142,8 @@ class ByteSource:
         self._max_bytes = max_bytes
         self._progress = progress
         pieces = self._raw(stream, endless=file is None)
-        first = _join_until(pieces, LONGEST_MAGIC)
-        packing = packing_of(first)
+        first = _join_until(pieces, _LONGEST_MAGIC)
+        packing = _packing_of(first)
         self.file = file if packing is None else None
         start = first
         if packing is not None:
@@ -112,7 +197,7 @@ class ByteSource:
         return TraceError(f"{self.path}: {does} more than {limit}; record a shorter window")
 
     def _unpacked(
-        self, packing: Callable[[], Unpacking], rest: Iterator[bytes], endless: bool
+        self, packing: Callable[[], _Member], rest: Iterator[bytes], endless: bool
     ) -> Iterator[bytes]:
         packed = total = 0
         member = packing()
@@ -129,8 +214,8 @@ class ByteSource:
                 if not pending:
                     break
             if member.eof:
-                pending = _join_until(pieces, LONGEST_MAGIC, pending)
-                if packing_of(pending) is not packing:
+                pending = _join_until(pieces, _LONGEST_MAGIC, pending)
+                if _packing_of(pending) is not packing:
                     self.trailing_bytes = _more_than_zeros(chain((pending,), pieces))
                     return
                 member = packing()

@@ -13,9 +13,9 @@ import numpy as np
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
+from decodescope.analyzer.readers.kineto.event import Event
 from decodescope.analyzer.readers.kineto.event_columns import EventColumns
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
-from decodescope.analyzer.readers.kineto.proton import as_kineto, is_proton
 from decodescope.analyzer.readers.kineto.stream import EventStream
 from decodescope.analyzer.readers.trace_columns import (
     LIMIT_NS,
@@ -50,7 +50,7 @@ def read_kineto(source: ByteSource) -> Trace:
     columns = EventColumns()
     events = EventStream(source)
     for batch in events.batches():
-        columns.add(as_kineto(batch) if is_proton(events.metadata) else batch)
+        columns.add(_of_proton(batch) if events.of_proton else batch)
     columns.pairs.finish()
     if not columns.events and events.stopped:
         raise TraceError(f"{source.path}: {events.stopped}, no event before; give a Chrome trace")
@@ -61,6 +61,13 @@ def read_kineto(source: ByteSource) -> Trace:
             f"{source.path}: JSON with no trace events in its list; give a Chrome trace"
         )
     return _assemble(columns, events, source)
+
+
+def _of_proton(batch: list[Event]) -> list[Event]:
+    # Few traces are Proton's; the others do without this module.
+    from decodescope.analyzer.readers.kineto.proton import as_kineto
+
+    return as_kineto(batch)
 
 
 def read_kineto_bytes(data: bytes, path: str) -> Trace:

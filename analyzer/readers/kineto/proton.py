@@ -1,25 +1,17 @@
 """Events of Proton's Chrome traces (`proton.start(data="trace")`) as Kineto would write them.
 
-Source: Triton's Proton (`csrc/lib/Data/Dump`, earlier `csrc/lib/Data/TraceData.cpp`). Only it gives
-`us` as the unit of time. Kernels name no device and no stream: their thread is 200,000 + the number
-of the stream, from some version on + 1,000,000 for each device, or the stream alone in files that
-have one document for each stream. A scope of the host is a range; one of a graph's replay, whose
-thread is 100,000 + the stream, says when its kernels ran, which they say themselves.
+Source: Triton's Proton (`csrc/lib/Data/Dump`, earlier `csrc/lib/Data/TraceData.cpp`). Kernels name
+no device and no stream: their thread is 200,000 + the number of the stream, from some version on +
+1,000,000 for each device, or the stream alone in files with a document for each stream. A scope of
+the host is a range; one of a graph's replay, whose thread is 100,000 + the stream, says when its
+kernels ran, which they say themselves.
 """
-
-from collections.abc import Mapping
 
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs
 
-_UNIT = "displayTimeUnit"
 _GRAPH_LANES, _GPU_LANES = 100_000, 200_000
 _LANES_OF_DEVICE = 1_000_000
 _MOST_DIGITS = 18
-
-
-def is_proton(metadata: Mapping[str, object]) -> bool:
-    """Whether the keys of a document before its events are Proton's."""
-    return metadata.get(_UNIT) == "us"
 
 
 def as_kineto(events: list[Event]) -> list[Event]:

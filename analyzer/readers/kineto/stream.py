@@ -15,7 +15,6 @@ from decodescope.analyzer.readers.json_text import (
     Stopped,
 )
 from decodescope.analyzer.readers.kineto.event import Event, clean, clean_text, event_of
-from decodescope.analyzer.readers.kineto.proton import is_proton
 
 _EVENTS = Entries(
     many=msgspec.json.Decoder(list[Event]),
@@ -42,6 +41,11 @@ class EventStream(JsonText):
         self.trailing_document = False
         self.found_events = False
 
+    @property
+    def of_proton(self) -> bool:
+        """Whether the keys before the events are Proton's: only it has this unit of time."""
+        return self.metadata.get("displayTimeUnit") == "us"
+
     def batches(self) -> Iterator[list[Event]]:
         """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
         first = self.peek()
@@ -52,7 +56,7 @@ class EventStream(JsonText):
             raise self.error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
         try:
             yield from self._events() if first == b"[" else self._document()
-            while is_proton(self.metadata) and self.peek() == b"{":
+            while self.of_proton and self.peek() == b"{":
                 yield from self._document()
             if self.broken_at is None and not self.stopped and not self.truncated:
                 self.trailing_bytes, self.trailing_document = self.rest()

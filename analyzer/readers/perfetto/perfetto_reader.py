@@ -41,8 +41,10 @@ _BATCH_ROWS = 8_000
 _HOST_AGENT = 1
 # Behind the names of kernels.
 _CLONE = " [clone .kd]"
-_INTEGERS = ("begin_ns", "end_ns", "corr_id", "tid", "queue", "stream_ID", "LDS_Block_Size")
-_INTEGERS += ("VGPR_Count", "Accum_VGPR_Count")
+_INTEGERS = (
+    *("begin_ns", "end_ns", "corr_id", "tid", "queue", "stream_ID"),
+    *("LDS_Block_Size", "VGPR_Count", "Accum_VGPR_Count"),
+)
 _AGENTS = ("agent", "src_agent", "dst_agent")
 _DOMAINS = ("kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api")
 _Row = tuple[str, str, list[int], list[str]]

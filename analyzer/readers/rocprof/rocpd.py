@@ -117,7 +117,7 @@ class _Tables:
             yield "buffer_records.kernel_dispatch", [*map(_dispatch, rows)]
         for rows in self._timed("memory_copy", _COPY, is_own):
             yield "buffer_records.memory_copy", [*map(_copy, rows)]
-        threads = dict(self.rows("info_thread", ("id", "tid")))
+        threads: dict[object, object] = dict(self.rows("info_thread", ("id", "tid")))
 
         def call(row: Row) -> ApiCall:
             start, end, correlation, name, thread = row
