@@ -35,6 +35,8 @@ from decodescope.analyzer.readers.trace_columns import NOT_GIVEN
 _PREFIX = "rocpd_"
 _SCHEMA = "3"
 _CHUNK_ROWS = 8_000
+# Each is looked for in every table.
+_MAX_PROCESSES = 1_000
 _HOST_AGENT = 1
 _AXES = "xyz"
 _JSON_INSTEAD = "record it again with rocprofv3 --output-format json"
@@ -89,7 +91,7 @@ class _Tables:
     def check_schema(self) -> None:
         """Raises `TraceError` if the version is unknown."""
         found = next(self.rows("metadata", ("tag", "value"), "\"tag\" = 'schema_version'"), None)
-        version = "none" if found is None else str(found[1])[:40]
+        version = "none" if found is None else " ".join(str(found[1])[:40].split())
         if version.partition(".")[0] != _SCHEMA:
             raise TraceError(
                 f"{self._file.path}: a rocpd database with schema version {version}, where "
@@ -98,6 +100,11 @@ class _Tables:
 
     def parts(self) -> Iterator[Part]:
         processes = [*self.rows("info_process", ("id", "pid"))]
+        if len(processes) > _MAX_PROCESSES:
+            raise TraceError(
+                f"{self._file.path}: names {len(processes):,} processes, as no run has; "
+                "record it again"
+            )
         for number, pid in processes or [(NOT_GIVEN, NOT_GIVEN)]:
             several = len(processes) > 1 and isinstance(number, int)
             yield from self._process(f"={number}" if several else "")
