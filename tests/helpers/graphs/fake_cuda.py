@@ -21,7 +21,7 @@ class FakeCuda:
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.capturing: int | None = None
-        self.annotating = False
+        self.annotating = self.refuses_annotations = False
         self.replayed: list[int] = []
         self._used: set[int] = set()
 
@@ -30,6 +30,8 @@ class FakeCuda:
         self, graph: Any, capture_error_mode: str, enable_annotations: bool = False
     ) -> Iterator[None]:
         assert capture_error_mode == "thread_local"
+        if enable_annotations and self.refuses_annotations:
+            raise RuntimeError("no annotations today")
         self.annotating = enable_annotations
         self.capturing, self.nodes = self._number(), []
         try:

@@ -113,6 +113,14 @@ def test_later_versions_of_torch_are_asked_for_notes(cuda: FakeCuda) -> None:
     assert not cuda.annotating
 
 
+def test_a_capture_that_refuses_to_note_is_made_without_notes(cuda: FakeCuda) -> None:
+    cuda.refuses_annotations = True
+    step = graph_of(cuda, LaterAnnotations(cuda))
+    step.run()
+    assert replayed_paths(cuda, step) == [None] * 4
+    assert step.node_paths == {}
+
+
 def test_captures_that_cannot_be_asked_for_notes_have_none(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
