@@ -1,13 +1,15 @@
 """Perfetto traces of rocprofv3, read through trace_processor: the rows that its own engine gives,
 and what is said where it is missing or fails."""
 
-import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.errors import TraceError
@@ -171,17 +173,35 @@ def test_a_program_that_the_package_downloaded_is_used(
     assert perfetto_reader.shell() == str(whole)
 
 
-def test_a_hostile_row_is_no_figure(found: Path, tmp_path: Path) -> None:
-    fields = [
-        "row",
-        "kernel_dispatch",
-        "6b",
-        *(["9" * 30] * len(perfetto_reader._INTEGERS)),
-        "",
-        "",
-        "",
-    ]
-    path = tmp_path / "results.pftrace"
+_FIELDS = st.sampled_from(
+    ["", "-1", "0", "7", "9" * 30, "-", "zz", "6b", "c3", "é", "kernel_dispatch"]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(perfetto_reader._DOMAINS), st.lists(_FIELDS, min_size=13, max_size=13)
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_hostile_rows_are_no_figures(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, list[str]]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "results.pftrace"
     path.write_bytes(HEAD)
-    program(found, f"print({json.dumps('|'.join(fields))})")
-    assert len(load(path).ops) == 0
+    text = "\n".join("|".join(("row", domain, *fields)) for domain, fields in rows)
+
+    def answered(
+        command: object, source: str, folder: Path, within_s: float, output: IO[bytes]
+    ) -> None:
+        output.write(text.encode())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(perfetto_reader, "shell", lambda: "trace_processor_shell")
+        patch.setattr(perfetto_reader, "converted", answered)
+        with suppress(TraceError):
+            trace = load(path)
+            assert (trace.ops.length_ns >= 0).all()
