@@ -38,13 +38,11 @@ _HEAD_BYTES = 4096
 
 
 class _Member(Protocol):
-    """One member while it is unpacked; `errors` are what `decompress` raises for broken data.
+    """One member of gzip, or frame of zstd, while it is unpacked.
 
     `decompress` takes packed bytes, and keeps those that it does not use: unless `needs_input`, it
     can be called again with none. At the end of the member (`eof`), `unused_data` follow it.
     """
-
-    errors: tuple[type[Exception], ...]
 
     @property
     def eof(self) -> bool: ...
@@ -58,9 +56,11 @@ class _Member(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class _GzipMember:
-    errors: tuple[type[Exception], ...] = (zlib.error,)
+# How a member is begun, and what it raises for broken data.
+_Packing = tuple[Callable[[], _Member], type[Exception]]
 
+
+class _GzipMember:
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW)
 
@@ -80,39 +80,21 @@ class _GzipMember:
         return self._member.decompress(self._member.unconsumed_tail + data, max_length)
 
 
-class _ZstdFrame:
-    def __init__(self) -> None:
-        # Few traces are packed so; the others do without this module.
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-        else:
-            from backports import zstd
-
-        self.errors: tuple[type[Exception], ...] = (zstd.ZstdError,)
-        self._frame = zstd.ZstdDecompressor()
-
-    @property
-    def eof(self) -> bool:
-        return self._frame.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return self._frame.needs_input
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._frame.unused_data
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        return self._frame.decompress(data, max_length)
-
-
-def _packing_of(head: bytes) -> Callable[[], _Member] | None:
-    """What unpacks a member that begins with these bytes; None if they are not packed."""
+def _packing_of(head: bytes) -> _Packing | None:
+    """The packing of a member that begins with these bytes; None if they are not packed."""
     if head.startswith(_GZIP_MAGIC):
-        return _GzipMember
+        return _GzipMember, zlib.error
     skipped = head[1:_LONGEST_MAGIC] == _SKIPPED_MAGIC and head[0] in _SKIPPED_LOW
-    return _ZstdFrame if skipped or head.startswith(_ZSTD_MAGIC) else None
+    return _zstd() if skipped or head.startswith(_ZSTD_MAGIC) else None
+
+
+def _zstd() -> _Packing:
+    # Few traces are packed so; the others do without this module.
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd.ZstdDecompressor, zstd.ZstdError
 
 
 class ByteSource:
@@ -196,11 +178,10 @@ class ByteSource:
         limit = f"{self._max_bytes >> 30} GiB"
         return TraceError(f"{self.path}: {does} more than {limit}; record a shorter window")
 
-    def _unpacked(
-        self, packing: Callable[[], _Member], rest: Iterator[bytes], endless: bool
-    ) -> Iterator[bytes]:
+    def _unpacked(self, packing: _Packing, rest: Iterator[bytes], endless: bool) -> Iterator[bytes]:
         packed = total = 0
-        member = packing()
+        begin, broken = packing
+        member = begin()
         pieces = (
             piece[at : at + _PACKED_BYTES]
             for piece in rest
@@ -215,13 +196,13 @@ class ByteSource:
                     break
             if member.eof:
                 pending = _join_until(pieces, _LONGEST_MAGIC, pending)
-                if _packing_of(pending) is not packing:
+                if _packing_of(pending) != packing:
                     self.trailing_bytes = _more_than_zeros(chain((pending,), pieces))
                     return
-                member = packing()
+                member = begin()
             try:
                 unpacked = member.decompress(pending, _PIECE_BYTES)
-            except member.errors:
+            except broken:
                 self.truncated = True
                 return
             total += len(unpacked)
