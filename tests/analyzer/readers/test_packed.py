@@ -15,6 +15,7 @@ from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.readers.byte_source import open_source
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.analyzer.readers.test_rocprof_reader import one_step
 from tests.analyzer.readers.test_sources import nsys_export, same
 from tests.helpers.foreign import rocpd_files, rocprof_files
@@ -33,10 +34,12 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 SKIPPED = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"about"
 
 
-@pytest.fixture(params=["kineto", "nsys", "rocprof", "rocpd"])
+@pytest.fixture(params=["kineto", "nsys", "rocprof", "rocpd", "recording"])
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
     if request.param == "kineto":
         return RECORDED
+    if request.param == "recording":
+        return bundled_recordings()[0].read_bytes()
     if request.param == "rocprof":
         return rocprof_files.document(one_step())
     if request.param == "rocpd":
