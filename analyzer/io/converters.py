@@ -1,6 +1,11 @@
-"""Programs that turn a file into another one: within a time, and nothing of them is left behind."""
+"""Programs that turn a file into another one: within a time, and nothing of them is left behind.
+
+They know nothing of this process, so a process of ours starts and watches them: it kills them when
+the pipe from this one closes, however this one ends.
+"""
 
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -10,6 +15,15 @@ from decodescope.analyzer.io.child_processes import running
 
 _ERROR_BYTES = 4096
 _ERROR_LENGTH = 200
+_WATCH = """
+import os, subprocess, sys, threading
+def end():
+    os.read(0, 1)
+    os.killpg(0, 9)
+program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+threading.Thread(target=end, daemon=True).start()
+sys.exit(program.wait())
+"""
 
 
 def converted(
@@ -25,8 +39,9 @@ def converted(
     messages = folder / "messages"
     try:
         with messages.open("w+b") as said:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": said}
-            with running(command, start_new_session=True, **streams) as process:
+            streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": said}
+            watched = (sys.executable, "-I", "-S", "-c", _WATCH, *command)
+            with running(watched, start_new_session=True, **streams) as process:
                 code = process.wait(within_s)
             if code:
                 raise TraceError(f"{source}: {name} ends with code {code}{_last_line(said)}")

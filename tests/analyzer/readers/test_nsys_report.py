@@ -16,13 +16,13 @@ from tests.analyzer.readers.test_sources import nsys_export
 
 # Finds the export beside the report; "fail" and "hang" in the report's text do what they say.
 FAKE = """#!{python}
-import pathlib, shutil, sys, time
+import os, pathlib, shutil, sys, time
 arguments = sys.argv[1:]
 assert arguments[:5] == ["export", "--type", "sqlite", "--force-overwrite", "true"], arguments
 assert arguments[5] == "--output", arguments
 report, target = pathlib.Path(arguments[7]), pathlib.Path(arguments[6])
 with open({log!r}, "a") as log:
-    log.write(f"{{target}}\\n")
+    log.write(f"{{os.getpid()}} {{target}}\\n")
 text = report.read_text()
 if "fail" in text:
     sys.exit("Importer error:\\n  the report is of a newer version\\n")
@@ -127,7 +127,10 @@ def test_a_time_limit_ends_it_and_leaves_nothing(
     assert list(cache.iterdir()) == []
 
 
-def test_an_interrupt_ends_it_and_leaves_nothing(cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_it_ends_with_the_process_that_waits_for_it(
+    number: signal.Signals, cache: Path, tmp_path: Path
+) -> None:
     path = report(tmp_path, "hang")
     code = (
         "import sys\n"
@@ -144,7 +147,16 @@ def test_an_interrupt_ends_it_and_leaves_nothing(cache: Path, tmp_path: Path) ->
         while not (cache.exists() and list(cache.glob("*/export.sqlite"))):
             assert time.monotonic() < until
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=60)
-    assert b"KeyboardInterrupt" in said
-    assert list(cache.iterdir()) == []
+    pid = int((tmp_path / "log").read_text().split()[0])
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    if number == signal.SIGINT:
+        assert b"KeyboardInterrupt" in said
+    else:
+        # The next one removes what a killed process left.
+        path.write_text("report")
+        load(path)
+    assert [one.suffix for one in cache.iterdir() if one.is_dir()] == []
