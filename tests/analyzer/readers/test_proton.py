@@ -30,7 +30,8 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "proton.hatchet"
     nodes = tree(GRAPH, kernel("gemm", 1, 50, "1"), kernel("idle", 0, 0), METADATA)
     if request.param == "json":
-        path.write_text(json.dumps(nodes, indent=4))
+        # Proton writes an empty line first.
+        path.write_text("\n" + json.dumps(nodes, indent=4))
     else:
         # MessagePack keeps the order of Proton's writer: the frame is first.
         order = ("frame", "metrics", "children")
@@ -154,6 +155,23 @@ def test_newer_traces_have_lanes_and_scopes(tmp_path: Path) -> None:
     assert (ranges, read.ranges.tid.tolist()) == (["decode", "bytes: <bytes, 5>"], [12, 12])
     assert [row.count for row in analyzed(read).report.kernels] == [2]
     assert codes(read) == set()
+
+
+def test_a_trace_of_triton_3_9_has_a_wall_clock_and_scopes(tmp_path: Path) -> None:
+    """Two scopes, without a GPU, as `libproton` wrote them."""
+    path = tmp_path / "out.chrome_trace"
+    path.write_text(
+        '{"baseTimeNanoseconds":1795800630377954727,"displayTimeUnit":"us","traceEvents":[{"args":'
+        '{"call_stack":["ROOT","decode"],"scope_id":1},"cat":"scope","dur":6.89,"name":"decode",'
+        '"ph":"X","pid":0,"tid":0,"ts":0.0},{"args":{"call_stack":["ROOT","decode","layer"],'
+        '"scope_id":2},"cat":"scope","dur":1.572,"name":"layer","ph":"X","pid":0,"tid":0,'
+        '"ts":3.896}]}\n'
+    )
+    read = load(path)
+    assert read.base_ns == 1_795_800_630_377_954_727
+    assert [read.names[name] for name in read.ranges.name] == ["decode", "layer"]
+    assert read.ranges.start_ns.tolist() == [0, 3_896]
+    assert read.ranges.end_ns.tolist() == [6_890, 5_468]
 
 
 def test_other_documents_behind_a_trace_are_not_read(tmp_path: Path) -> None:
