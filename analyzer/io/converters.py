@@ -40,7 +40,7 @@ def converted(
     try:
         with messages.open("w+b") as said:
             streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": said}
-            watched = (sys.executable, "-I", "-S", "-c", _WATCH, *command)
+            watched = (sys.executable, "-P", "-I", "-S", "-c", _WATCH, *command)
             with running(watched, start_new_session=True, **streams) as process:
                 code = process.wait(within_s)
             if code:
