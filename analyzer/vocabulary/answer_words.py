@@ -78,7 +78,7 @@ def _reasons(answer: Answer) -> Iterator[str]:
 
 def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
     if not answer.whole_ns:
-        yield "no GPU ops"
+        yield "no timed GPU ops"
         return
     if answer.step_ns is None:
         yield "no steps"

@@ -10,7 +10,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.given import GivenOptions, given_options
-from decodescope.cli.options import FILE, chosen_rows, json_option, rows_option
+from decodescope.cli.options import FILE, chosen_rows, file_option, json_option, rows_option
 from decodescope.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     "[default: an overview of at most 60 lines]",
 )
 @rows_option
+@file_option(
+    "--keep",
+    help="Where to keep the SQLite export of an .nsys-rep. [default: the cache folder, for the "
+    "last four]",
+)
 @given_options
 def analyze_command(
     files: tuple[Path, ...],
@@ -44,6 +49,7 @@ def analyze_command(
     output_format: str | None,
     show: str | None,
     by: str | None,
+    keep: Path | None,
     **given_texts: Any,
 ) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
@@ -57,7 +63,8 @@ def analyze_command(
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
     sections = _sections(show, output_format, len(files) > 1)
-    analysed = analyzed(files, GivenOptions(**given_texts).read())
+    facts = GivenOptions(**given_texts).read()
+    analysed = analyzed(files if keep is None else (_kept_export(files, keep),), facts)
     if output_format == "csv":
         from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
         from decodescope.analyzer.views.csv_export import render_csv
@@ -72,6 +79,22 @@ def analyze_command(
     else:
         limits_ns = _step_limits_ns(analysed) if "steps" in sections else {}
         print_report(analysed.report, as_json, sections, limits_ns)
+
+
+def _kept_export(files: Sequence[Path], keep: Path) -> Path:
+    """The export of the only file, a report of Nsight Systems, in `keep`."""
+    from decodescope.analyzer.io.output_paths import check_writable
+    from decodescope.analyzer.readers.nsys.report_export import export
+    from decodescope.analyzer.readers.reading import NSYS_REPORT_SUFFIXES
+
+    if len(files) != 1 or files[0].suffix not in NSYS_REPORT_SUFFIXES:
+        raise InputError(f"--keep {keep}: only with one report of Nsight Systems (.nsys-rep)")
+    check_writable(keep, "--keep", files)
+    try:
+        export(files[0], keep)
+    except OSError as error:
+        raise InputError(f"--keep {keep}: cannot be written ({error.strerror})") from error
+    return keep
 
 
 def _step_limits_ns(analysed: "Analysis | RanksAnalysis") -> dict[int, int]:
