@@ -10,6 +10,7 @@ from tests.fuzzing.corpus import corpus
 from tests.fuzzing.databases import database_case
 from tests.fuzzing.gates import gate_case
 from tests.fuzzing.lines import line_case
+from tests.fuzzing.mcp_requests import mcp_case
 from tests.fuzzing.planted import planted_case
 from tests.fuzzing.ranks import rank_case
 from tests.fuzzing.recordings import recording_case
@@ -30,12 +31,13 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "settings": settings_case,
     "browser": browser_case,
     "gate": gate_case,
+    "mcp": mcp_case,
 }
 CORPUS = "corpus"
 _SHARES = {
     "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10,
     "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10, "settings": 6, "browser": 3,
-    "gate": 6,
+    "gate": 6, "mcp": 4,
 }  # fmt: skip
 
 
