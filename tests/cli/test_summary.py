@@ -7,9 +7,9 @@ import pytest
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.helpers.command import Command
 from tests.helpers.hostile import FILE, hostile_trace, unsafe
-from tests.helpers.kineto_events import DATA
+from tests.helpers.kineto_events import DATA, NO_TRACES
 
-TRACES = [path for path in sorted(DATA.glob("*.json.gz")) if path.name != "decode_ops.json.gz"]
+TRACES = [path for path in sorted(DATA.glob("*.json.gz")) if path.name not in NO_TRACES]
 
 
 @pytest.mark.parametrize("path", [*TRACES, bundled_recordings()[1]], ids=lambda path: path.stem)

@@ -5,15 +5,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("mcp")
 pytest.importorskip("torch")
 
+from decodescope.cli.mcp import running_tools
 from decodescope.cli.mcp.server import server_of
 from decodescope.cli.mcp.tool_host import ToolHost
 from tests.helpers.agent import Agent, agent_of
+from tests.helpers.html_samples import sample_analysis, sample_comparison
 from tests.helpers.processes import children, gone
 
 SHORT = {"model": "tiny", "device": "cpu", "context": 8, "tokens": 8}
@@ -42,11 +46,32 @@ def test_a_run_is_measured_and_its_window_can_be_opened(agent: Agent, folder: Pa
     assert agent.call("open", path="window.json.gz").json["capture"]["variant"] == "eager"
 
 
-def test_variants_are_compared(agent: Agent, folder: Path) -> None:
-    compared = agent.call("compare", variants=["eager", "eager"], **SHORT)
-    assert "compare: " in compared.error
-    compared = agent.call("compare", variants=["eager"], repeats=1, **SHORT)
-    assert compared.json["variants"][0]["variant"] == "eager"
+def test_variants_are_compared(agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command is a stand-in here: two processes with torch take long."""
+    compared = sample_comparison(sample_analysis().report)
+    given: list[tuple[str, dict[str, Any]]] = []
+
+    async def output(command: str, options: dict[str, Any]) -> bytes:
+        given.append((command, options))
+        return msgspec.json.encode(compared)
+
+    monkeypatch.setattr(running_tools, "_output", output)
+    reply = agent.call("compare", variants=["eager", "fused"], out="kept", **SHORT)
+    ((command, options),) = given
+    assert command == "compare"
+    assert (options["variants"], options["model"]) == ("eager,fused", "tiny")
+    assert options["out"] == folder / "kept"
+    result = compared.comparison
+    shown, rates = reply.json["variants"], result.variants
+    assert [row["tokens_per_s"] for row in shown] == [one.mean for one in rates]
+    speeds = [pair.speed for pair in result.pairs]
+    assert [row["speed"]["value"] for row in reply.json["pairs"]] == [
+        speed.value for speed in speeds if speed is not None
+    ]
+
+
+def test_two_variants_at_least(agent: Agent) -> None:
+    assert "length >= 2" in agent.call("compare", variants=["eager"]).error
 
 
 def test_an_error_of_the_command_is_that_of_the_tool(agent: Agent) -> None:

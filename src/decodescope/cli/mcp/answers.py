@@ -27,11 +27,12 @@ def figures(struct: msgspec.Struct, *names: str) -> Figures:
     left out. Strings are made plain, and they and lists are cut."""
     chosen = names or struct.__struct_fields__
     values = ((name, getattr(struct, name)) for name in chosen)
-    return {name: cut(msgspec.to_builtins(value)) for name, value in values if _says(value)}
+    shown = ((name, cut(msgspec.to_builtins(value))) for name, value in values)
+    return {name: value for name, value in shown if _says(value)}
 
 
 def _says(value: object) -> bool:
-    return value is not None and value != "" and value != () and value != {}
+    return value not in (None, "", [], {})
 
 
 def cut(value: Any) -> Any:

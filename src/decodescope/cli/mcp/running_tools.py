@@ -64,7 +64,7 @@ class RunArguments(MeasuringArguments, frozen=True):
 class CompareArguments(MeasuringArguments, frozen=True, kw_only=True):
     variants: Annotated[
         tuple[ShortText, ...],
-        Meta(min_length=1, max_length=_MOST_VARIANTS, description="the first is the base"),
+        Meta(min_length=2, max_length=_MOST_VARIANTS, description="the first is the base"),
     ]
     repeats: Annotated[int, Meta(ge=1, le=100)] = 5
     out: Annotated[PathText, Meta(description="a folder for traces and reports")] | None = None

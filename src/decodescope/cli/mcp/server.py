@@ -42,7 +42,7 @@ from decodescope.cli.mcp.answers import NAME_BYTES, SENTENCE_BYTES, bounded, cut
 from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.tools import TOOLS, ExplainArguments, explain
-from decodescope.cli.mcp.trace_tools import TraceArguments, answer
+from decodescope.cli.mcp.trace_tools import AnswerArguments, answer
 
 TERMS = "decodescope://terms"
 _INSTRUCTIONS = (
@@ -158,7 +158,7 @@ def _resources() -> list[Resource]:
 
 def _resource(host: ToolHost, uri: str) -> str:
     if uri.startswith(RECORDINGS):
-        return answer(host, TraceArguments(uri))
+        return answer(host, AnswerArguments(uri))
     if uri == TERMS:
         return explain(host, ExplainArguments())
     if uri.startswith(f"{TERMS}/"):

@@ -64,7 +64,7 @@ TOOLS = {
     "answer": ServedTool(
         "Start here: why a decode step takes its time, in 30 lines. Step time, limit, bound, the "
         "parts that lose most with their kernels, and what to do next.",
-        trace_tools.TraceArguments,
+        trace_tools.AnswerArguments,
         trace_tools.answer,
     ),
     "kernels": ServedTool(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.cli.analyze import summary_text
 from decodescope.cli.given import GivenOptions
 from decodescope.cli.mcp.answers import (
@@ -23,7 +24,13 @@ from decodescope.cli.mcp.tool_host import ToolHost
 
 if TYPE_CHECKING:
     from decodescope.analyzer.schema.kernel_report import KernelReport
-    from decodescope.analyzer.schema.report import DeviceReport, RangeReport, Report
+    from decodescope.analyzer.schema.report import (
+        DeviceReport,
+        GapGroup,
+        GapReport,
+        RangeReport,
+        Report,
+    )
 
 _MOST_NAMES, _MOST_DEVICES = 4, 4
 _NAME_CELLS = 80
@@ -56,6 +63,11 @@ Count = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="the most rows")]
 
 class TraceArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: PathText
+
+
+class AnswerArguments(TraceArguments, frozen=True):
+    all_parts: Annotated[bool, Meta(description="every part, as JSON")] = False
+    offset: Offset = 0
 
 
 class OpenArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +127,7 @@ def open_trace(host: ToolHost, arguments: OpenArguments) -> str:
         **figures(report.source, "format", "events"),
         "devices_total": len(report.devices),
         "device_names": cut(list(names)[:_MOST_NAMES]),
-        "capture": {} if report.capture is None else figures(report.capture),
+        **({} if report.capture is None else {"capture": figures(report.capture)}),
         "health": report.health.status,
         **findings_of(report.health.findings),
         "answer": figures(report.answer, *ANSWER),
@@ -140,8 +152,13 @@ def _listing(host: ToolHost, path: str | None, offset: int) -> str:
     return page({}, "entries", entries[offset:], offset, len(entries))
 
 
-def answer(host: ToolHost, arguments: TraceArguments) -> str:
-    return summary_text(host.analysis(arguments.path).report)
+def answer(host: ToolHost, arguments: AnswerArguments) -> str:
+    report = host.analysis(arguments.path).report
+    if not arguments.all_parts:
+        return summary_text(report)
+    head, parts = figures(report.answer, *ANSWER, "host"), report.answer.parts
+    rows = map(figures, parts[arguments.offset :])
+    return page(head, "parts", rows, arguments.offset, len(parts))
 
 
 def kernels(host: ToolHost, arguments: KernelsArguments) -> str:
@@ -186,18 +203,27 @@ def _kernel(report: "Report", index: int) -> str:
 def gaps(host: ToolHost, arguments: GapsArguments) -> str:
     report = host.analysis(arguments.path).report
     head = {"devices": [_idle(device) for device in report.devices[:_MOST_DEVICES]]}
-    found: Sequence[Struct] = report.gap_groups
+    found: Sequence[GapReport | GapGroup] = report.gap_groups
     key = "gap_groups"
     if arguments.by == "length":
         found, key = report.largest_gaps, "largest_gaps"
     shown = found[arguments.offset : arguments.offset + arguments.count]
-    return page(head, key, map(figures, shown), arguments.offset, len(found))
+    return page(head, key, map(_gap, shown), arguments.offset, len(found))
 
 
 def _idle(device: "DeviceReport") -> Figures:
     classes = {name: gap.total_ns for name, gap in device.gaps.items()}
     known = figures(device, "device", "window_ns", "busy_ns", "idle_ns", "kernel_floor_ns")
     return known | {"gaps_total_ns": classes}
+
+
+def _short(name: str) -> str:
+    return short_kernel(name, _NAME_CELLS)
+
+
+def _gap(gap: "GapReport | GapGroup") -> Figures:
+    names: Figures = cut({"prev": _short(gap.prev), "next": _short(gap.next)})
+    return figures(gap) | names
 
 
 def layers(host: ToolHost, arguments: LayersArguments) -> str:
