@@ -19,26 +19,33 @@ _PATHS = (
 )  # fmt: skip
 _LINKS = {"inside": "a.json", "outside": "/etc/hostname", "device": "/dev/zero"}
 _FOLDERS = (_KEPT, "deep", "outside", "../other", "/tmp/other")
-_NUMBERS = (0, 0, 1, 7, 10**6, 2**70, -1, 1.5, "3", None)
-# Tools with the arguments that they know, and some that they do not.
+_NUMBERS = (0, 1, 1, 2, 5, "3")
+_ODD = (10**6, 10**15, 2**70, -1, 1.5, None, *ODD_VALUES)
+# Tools with the arguments that they must have, and others.
+_NEEDED = {
+    "diff": ("base", "other"),
+    "gate": ("paths", "baseline"),
+    "compare": ("variants",),
+    **dict.fromkeys(("answer", "kernels", "gaps", "layers", "timeline"), ("path",)),
+}
 _ARGUMENTS = {
     "open": ("path", "offset", "model", "batch", "captures"),
-    "answer": ("path",),
-    "kernels": ("path", "offset", "count", "index"),
-    "gaps": ("path", "by", "offset"),
-    "layers": ("path", "under", "offset"),
-    "timeline": ("path", "step", "at_ns", "span_ns", "device", "offset"),
-    "diff": ("base", "other", "rows", "offset"),
-    "gate": ("paths", "baseline", "folder", "allow", "save"),
+    "answer": ("all_parts", "offset"),
+    "kernels": ("offset", "count", "index"),
+    "gaps": ("by", "offset"),
+    "layers": ("under", "offset"),
+    "timeline": ("step", "at_ns", "span_ns", "device", "offset"),
+    "diff": ("rows", "offset"),
+    "gate": ("folder", "allow", "save"),
     "run": ("model", "trace"),
-    "compare": ("variants", "out"),
+    "compare": ("out",),
     "explain": ("term", "offset"),
-    "nope": ("path", "x"),
 }
 _WORDS = {
     "by": ("group", "length"), "rows": ("parts", "ranges"), "baseline": ("main", "../main"),
     "model": ("tiny", "gpt-oss-20b", "/etc/passwd"), "term": ("step time", "ns"), "under": ("",),
-    "save": (True, False),
+    "save": (True, False), "all_parts": (True, False),
+    "span_ns": (1, 10**5, 10**9),
 }  # fmt: skip
 _METHODS = ("tools/list", "resources/list", "resources/templates/list", "ping", "nope")
 _HELLO = {
@@ -92,23 +99,30 @@ def _message(number: int, rng: random.Random) -> bytes:
 
 
 def _call(rng: random.Random) -> object:
-    name = rng.choice(list(_ARGUMENTS))
     if rng.random() < 0.03:
-        return rng.choice(ODD_VALUES)
-    chosen = [key for key in _ARGUMENTS[name] if rng.random() < 0.5 or key in ("path", "base")]
+        return rng.choice((*ODD_VALUES, {"name": "nope", "arguments": {}}))
+    name = rng.choice(list(_ARGUMENTS))
+    chosen = [key for key in _ARGUMENTS[name] if rng.random() < 0.4]
+    chosen += [key for key in _NEEDED.get(name, ()) if rng.random() < 0.98]
     return {"name": name, "arguments": {key: _value(key, rng) for key in chosen}}
 
 
 def _value(key: str, rng: random.Random) -> object:
     if key in ("folder", "out"):
         return rng.choice(_FOLDERS)
-    if rng.random() < 0.1:
-        return rng.choice(ODD_VALUES)
+    if rng.random() < 0.05:
+        return rng.choice(_ODD)
     if key in ("base", "other", "paths", "captures"):
-        return [rng.choice(_PATHS) for _ in range(rng.choice((1, 1, 2)))]
+        return [_path(rng) for _ in range(rng.choice((1, 1, 2)))]
+    if key in ("allow", "variants"):
+        return [str(_value("", rng)) for _ in range(2)]
     if key in ("path", "trace"):
-        return rng.choice(_PATHS)
+        return _path(rng)
     return rng.choice(_WORDS.get(key, _NUMBERS))
+
+
+def _path(rng: random.Random) -> str:
+    return rng.choice(_PATHS if rng.random() < 0.3 else _PATHS[:4])
 
 
 def answer_messages(messages: tuple[bytes, ...]) -> int:

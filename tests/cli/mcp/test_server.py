@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from decodescope.cli.analyze import summary_text
 from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.server import server_of
 from decodescope.cli.mcp.tool_host import ToolHost
+from decodescope.cli.mcp.timeline_tool import TimelineArguments, timeline
 from decodescope.cli.mcp.tools import TOOLS
 from tests.helpers.agent import Agent, agent_of
 from tests.helpers.command import Command
 from tests.helpers.foreign.traces import TraceFolder
-from tests.helpers.kineto_events import DATA
+from tests.helpers.kineto_events import DATA, call, document, op
 from tests.helpers.processes import children, gone
 
 TRACE = "h200_graph_replays.json.gz"
@@ -147,6 +149,14 @@ def test_a_timeline_is_of_the_median_step_or_of_a_span(agent: Agent, report: Any
     assert at_ns >= 0
 
 
+def test_a_timeline_has_streams_of_any_number(tmp_path: Path) -> None:
+    events = [call(0, 5, 1), op(10, 20, 1, stream=-3), call(6, 9, 2), op(30, 40, 2, stream=7)]
+    (tmp_path / "a.json").write_bytes(document(events))
+    host = ToolHost([tmp_path], allow_write=False, allow_run=False)
+    lines = timeline(host, TimelineArguments("a.json")).splitlines()[2:]
+    assert [line.split()[2] for line in lines] == ["-3", "idle:", "7"]
+
+
 def test_a_fact_that_open_gets_holds_for_later_calls(agent: Agent) -> None:
     def limit_ns() -> int:
         limit: int = agent.call("open", path=RECORDING).json["answer"]["limit_ns"]
@@ -182,6 +192,19 @@ def test_a_gate_judges_against_what_it_saved(agent: Agent, folder: Path) -> None
     for save in (True, False):
         error = agent.call("gate", paths=[TRACE], baseline="link", save=save).error
         assert "outside" in error
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(host: ToolHost, arguments: object) -> str:
+        raise KeyError("x")
+
+    failing = replace(TOOLS["explain"], call=fail)
+    monkeypatch.setitem(TOOLS, "explain", failing)
+    with agent_of(server_of(ToolHost([tmp_path], allow_write=False, allow_run=False))) as agent:
+        assert "KeyError: 'x'; this is a fault of decodescope" in agent.call("explain").error
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_terms_and_recordings_are_resources(agent: Agent) -> None:

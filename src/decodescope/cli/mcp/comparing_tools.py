@@ -76,7 +76,7 @@ def gate(host: ToolHost, arguments: GateArguments) -> str:
         host.output(f"{folder}/{name}.json")
         return _save(host.output(folder), name, files)
     host.places.inside(f"{folder}/{name}.json")
-    baseline = read_baseline(host.places.folder(folder), name)
+    baseline = read_baseline(host.places.inside(folder), name)
     subjects = read_subjects(files, GivenOptions())
     allowed = read_allowed(arguments.allow, arguments.accept)
     report = judging.gate(baseline, subjects, allowed)

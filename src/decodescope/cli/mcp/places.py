@@ -52,7 +52,8 @@ class Places:
         Raises:
             InputError: it is outside.
         """
-        return self._candidates(text)[0]
+        found = self._candidates(text)
+        return next(filter(os.path.exists, found), found[0])
 
     def model(self, name: str | None) -> str | None:
         """The name of a model, or the path below the folders that it is.

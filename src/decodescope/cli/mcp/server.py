@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, unquote
@@ -36,7 +37,7 @@ from mcp.types import (
 )
 
 from decodescope import __version__
-from decodescope.analyzer.errors import InputError, known_error
+from decodescope.analyzer.errors import InputError, InternalError, known_error
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli.mcp.answers import NAME_BYTES, SENTENCE_BYTES, bounded, cut_text
 from decodescope.cli.mcp.places import RECORDINGS
@@ -131,9 +132,13 @@ async def _answer(host: ToolHost, turn: threading.Lock, params: CallToolRequestP
 
 
 def _message(error: Exception) -> str:
-    """An error as one line."""
+    """An error as one line; stderr gets the traceback of one that nobody foresaw."""
     known = error if isinstance(error, msgspec.ValidationError) else known_error(error)
-    return " ".join(str(known).split())
+    message = " ".join(str(known).split())
+    if isinstance(known, InternalError):
+        traceback.print_exception(error)
+        message += "; this is a fault of decodescope: please report it with what stderr shows"
+    return message
 
 
 def _refused(message: str) -> MCPError:

@@ -84,7 +84,7 @@ def _ordinal(analysis: Analysis, label: int | str) -> int:
 
 
 def _rows(tracks: StepTracks) -> Int64s:
-    """The ops and idle gaps in order of time: start, end, stream (-1: a gap), name or class."""
+    """The ops and idle gaps in order of time: start, end, stream, name; of a gap, -1 - class."""
     parts = [
         np.stack(
             (
@@ -98,15 +98,16 @@ def _rows(tracks: StepTracks) -> Int64s:
         for track in tracks.streams
     ]
     gaps = tracks.gaps.slices
-    none = np.full(len(gaps), -1)
-    parts.append(np.stack((gaps.start_ns, gaps.end_ns, none, gaps.kind.astype(np.int64)), axis=1))
+    gap_class = -1 - gaps.kind.astype(np.int64)
+    none = np.zeros(len(gaps), dtype=np.int64)
+    parts.append(np.stack((gaps.start_ns, gaps.end_ns, none, gap_class), axis=1))
     rows = np.concatenate(parts)
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
 def _line(tracks: StepTracks, start_ns: int, end_ns: int, stream: int, label: int) -> str:
-    is_gap = stream < 0
-    name = GAP_CLASSES[label] if is_gap else short_kernel(tracks.names[label], _NAME_CELLS)
-    shown = f"idle: {name}" if is_gap else cut_text(name, NAME_BYTES)
     times = f"{start_ns / 1e3:13,.3f} {(end_ns - start_ns) / 1e3:11,.3f}"
-    return f"{times} {'' if is_gap else stream:>8} {shown}"
+    if label < 0:
+        return f"{times} {'':>8} idle: {GAP_CLASSES[-1 - label]}"
+    name = short_kernel(tracks.names[label], _NAME_CELLS)
+    return f"{times} {stream:>8} {cut_text(name, NAME_BYTES)}"
