@@ -25,8 +25,8 @@ from decodescope.analyzer.vocabulary.terms import find_term
 from decodescope.cli.analyze import summary_text
 from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.server import server_of
-from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.timeline_tool import TimelineArguments, timeline
+from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.tools import TOOLS
 from tests.helpers.agent import Agent, agent_of
 from tests.helpers.command import Command
