@@ -132,11 +132,11 @@ def answer_messages(messages: tuple[bytes, ...]) -> int:
 
 
 async def _serve(messages: tuple[bytes, ...]) -> None:
-    from decodescope.cli.mcp.server import serve
+    from decodescope.cli.mcp.server import serve_client
     from decodescope.cli.mcp.tool_host import ToolHost
 
     client = _Client(messages)
-    await serve(ToolHost([Path()], allow_write=True, allow_run=False), client, client)
+    await serve_client(ToolHost([Path()], allow_write=True, allow_run=False), client, client)
 
 
 class _Client:

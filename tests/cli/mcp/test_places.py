@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.mcp.places import RECORDINGS, Places
+from decodescope.cli.mcp.places import RECORDINGS, AllowedPlaces
 from decodescope.cli.mcp.tool_host import ToolHost
 
 
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["a.json", "./a.json", "inside", "deep/up"])
 def test_a_trace_is_named_by_its_path_below_a_folder(root: Path, name: str) -> None:
-    places = Places([root])
+    places = AllowedPlaces([root])
     assert places.trace(name) == root / "a.json"
     assert places.trace(str(root / name)) == root / "a.json"
     assert places.shown(root / "a.json") == "a.json"
@@ -48,38 +48,40 @@ def test_a_trace_is_named_by_its_path_below_a_folder(root: Path, name: str) -> N
 )  # fmt: skip
 def test_what_is_outside_is_refused(root: Path, name: str) -> None:
     text = name.format(parent=root.parent, root=root)
-    for refused in (Places([root]).trace, Places([root]).folder):
+    for refused in (AllowedPlaces([root]).trace, AllowedPlaces([root]).folder):
         with pytest.raises(InputError) as error:
             refused(text)
         assert len(str(error.value).splitlines()) == 1
     if name != "~/x":
         with pytest.raises(InputError):
-            Places([root]).inside(text)
+            AllowedPlaces([root]).inside(text)
 
 
 @pytest.mark.parametrize("name", ["pipe", "deep", "missing.json", "circle", "a.json/x", "x" * 4000])
 def test_what_is_no_file_is_refused(root: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"not a regular file|no such file|outside"):
-        Places([root]).trace(name)
+        AllowedPlaces([root]).trace(name)
 
 
 def test_the_first_folder_that_has_a_path_decides(root: Path) -> None:
     other = root.parent / "traces2"
-    places = Places([root, other])
+    places = AllowedPlaces([root, other])
     assert places.trace("b.json") == other / "b.json"
     assert places.shown(root / "a.json") == str(root / "a.json")
 
 
 def test_files_and_folders_are_listed_but_not_what_leads_outside(root: Path) -> None:
-    shown = [entry.get("path", entry.get("folder")) for entry in Places([root]).entries(None)]
+    shown = [
+        entry.get("path", entry.get("folder")) for entry in AllowedPlaces([root]).entries(None)
+    ]
     assert shown == ["a.json", "deep", "inside"]
-    assert Places([root]).entries("deep") == [{"path": "deep/up", "bytes": 2}]
+    assert AllowedPlaces([root]).entries("deep") == [{"path": "deep/up", "bytes": 2}]
 
 
 def test_a_model_is_a_name_or_a_file_inside(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "config.json").write_text("{}")
     monkeypatch.chdir(root.parent)
-    places = Places([root])
+    places = AllowedPlaces([root])
     assert places.model("gpt-oss-20b") == "gpt-oss-20b"
     assert places.model("config.json") == str(root / "config.json")
     for name in ("secret.json", "/etc", "traces2", "../x.json", "outside"):
@@ -88,7 +90,7 @@ def test_a_model_is_a_name_or_a_file_inside(root: Path, monkeypatch: pytest.Monk
 
 
 def test_a_recording_has_an_address(root: Path) -> None:
-    places = Places([root])
+    places = AllowedPlaces([root])
     assert places.trace(f"{RECORDINGS}h200-llama-3.2-1b-fused").is_file()
     with pytest.raises(InputError, match="no bundled recording"):
         places.trace(f"{RECORDINGS}../../etc/passwd")

@@ -25,7 +25,7 @@ from decodescope.analyzer.vocabulary.terms import find_term
 from decodescope.cli.analyze import summary_text
 from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.server import server_of
-from decodescope.cli.mcp.timeline_tool import TimelineArguments, timeline
+from decodescope.cli.mcp.timeline import TimelineArguments, timeline_tool
 from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.tools import TOOLS
 from tests.helpers.agent import Agent, agent_of
@@ -153,7 +153,7 @@ def test_a_timeline_has_streams_of_any_number(tmp_path: Path) -> None:
     events = [call(0, 5, 1), op(10, 20, 1, stream=-3), call(6, 9, 2), op(30, 40, 2, stream=7)]
     (tmp_path / "a.json").write_bytes(document(events))
     host = ToolHost([tmp_path], allow_write=False, allow_run=False)
-    lines = timeline(host, TimelineArguments("a.json")).splitlines()[2:]
+    lines = timeline_tool(host, TimelineArguments("a.json")).splitlines()[2:]
     assert [line.split()[2] for line in lines] == ["-3", "idle:", "7"]
 
 

@@ -22,7 +22,7 @@ _MOST_ITEMS, _MOST_FINDINGS = 12, 3
 Figures = dict[str, Any]
 
 
-def figures(struct: msgspec.Struct, *names: str) -> Figures:
+def figures_of(struct: msgspec.Struct, *names: str) -> Figures:
     """Fields of a structure as its JSON has them, all without `names`; what is null or empty is
     left out. Strings are made plain, and they and lists are cut."""
     chosen = names or struct.__struct_fields__
@@ -75,13 +75,13 @@ def page(head: Figures, key: str, rows: Iterable[Figures], offset: int, total: i
     check_offset(offset, total, key)
     more = {"total": total, "next_offset": total}
     room = ANSWER_BYTES - len(_json(head | {key: []} | more))
-    shown = list(fitting(rows, room))
+    shown = list(_fitting(rows, room))
     after = offset + len(shown)
     left = {"next_offset": after} if after < total else {}
     return _json(head | {key: shown, "total": total} | left).decode()
 
 
-def fitting(rows: Iterable[Figures], room: int) -> Iterator[Figures]:
+def _fitting(rows: Iterable[Figures], room: int) -> Iterator[Figures]:
     """The first rows that take `room` bytes."""
     for row in rows:
         room -= len(_json(row)) + 1

@@ -31,7 +31,7 @@ def mcp_command(folders: tuple[Path, ...], allow_write: bool, allow_run: bool) -
             "mcp: needs the package mcp, which is not installed; "
             "install it from a checkout with: pip install '.[mcp]'"
         ) from error
-    from decodescope.cli.mcp.server import run_server
+    from decodescope.cli.mcp.server import run_mcp_server
     from decodescope.cli.mcp.tool_host import ToolHost
 
-    run_server(ToolHost(folders, allow_write=allow_write, allow_run=allow_run))
+    run_mcp_server(ToolHost(folders, allow_write=allow_write, allow_run=allow_run))

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from decodescope.cli.gate import read_allowed, read_subjects
 from decodescope.cli.given import GivenOptions
-from decodescope.cli.mcp.answers import MOST_ROWS, figures, findings_of, page
+from decodescope.cli.mcp.answers import MOST_ROWS, figures_of, findings_of, page
 from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.trace_tools import Count, Offset, PathText, ShortText
 
@@ -48,7 +48,7 @@ class GateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     offset: Offset = 0
 
 
-def diff(host: ToolHost, arguments: DiffArguments) -> str:
+def diff_tool(host: ToolHost, arguments: DiffArguments) -> str:
     from decodescope.analyzer.comparing.diff import diff_sides
 
     sides = [
@@ -56,17 +56,17 @@ def diff(host: ToolHost, arguments: DiffArguments) -> str:
         for paths in (arguments.base, arguments.other)
     ]
     result = diff_sides(*sides)
-    head = figures(result.answer, *_DIFF) | findings_of(result.findings)
+    head = figures_of(result.answer, *_DIFF) | findings_of(result.findings)
     first, after = arguments.offset, arguments.offset + arguments.count
     if arguments.rows == "parts":
         parts = result.answer.parts
-        return page(head, "parts", map(figures, parts[first:after]), first, len(parts))
+        return page(head, "parts", map(figures_of, parts[first:after]), first, len(parts))
     ranges = result.pair.ranges
-    rows = (figures(row, *_RANGE) for row in ranges[first:after])
+    rows = (figures_of(row, *_RANGE) for row in ranges[first:after])
     return page(head, "ranges", rows, first, len(ranges))
 
 
-def gate(host: ToolHost, arguments: GateArguments) -> str:
+def gate_tool(host: ToolHost, arguments: GateArguments) -> str:
     from decodescope.analyzer.comparing import gate as judging
     from decodescope.analyzer.comparing.baselines import read_baseline
 
@@ -80,9 +80,9 @@ def gate(host: ToolHost, arguments: GateArguments) -> str:
     subjects = read_subjects(files, GivenOptions())
     allowed = read_allowed(arguments.allow, arguments.accept)
     report = judging.gate(baseline, subjects, allowed)
-    head = figures(report, "verdict", "baseline", "saved_at", "conditions")
+    head = figures_of(report, "verdict", "baseline", "saved_at", "conditions")
     head |= findings_of(report.findings)
-    rows = map(figures, report.rows[arguments.offset :])
+    rows = map(figures_of, report.rows[arguments.offset :])
     return page(head, "rows", rows, arguments.offset, len(report.rows))
 
 
@@ -91,5 +91,5 @@ def _save(folder: Path, name: str, files: Sequence[Path]) -> str:
 
     saved = save_baseline(folder, name, read_subjects(files, GivenOptions()))
     samples = [sample for subject in saved.subjects for sample in subject.samples]
-    rows = (figures(sample, "path") | {"steps": len(sample.step_times_ns)} for sample in samples)
-    return page(figures(saved, "name", "saved_at"), "samples", rows, 0, len(samples))
+    rows = (figures_of(sample, "path") | {"steps": len(sample.step_times_ns)} for sample in samples)
+    return page(figures_of(saved, "name", "saved_at"), "samples", rows, 0, len(samples))

@@ -14,7 +14,7 @@ _MOST_ENTRIES = 10_000
 _SHOWN_BYTES = 160
 
 
-class Places:
+class AllowedPlaces:
     """The folders that were named at the start, and the bundled recordings by their addresses.
 
     A relative path is looked up in each folder, in their order.

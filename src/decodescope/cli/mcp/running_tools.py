@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from decodescope.analyzer.errors import InputError, process_end
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.cli.mcp.answers import Figures, figures, findings_of, page
+from decodescope.cli.mcp.answers import Figures, figures_of, findings_of, page
 from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.trace_tools import ANSWER, Amount, PathText, ShortText
 
@@ -70,42 +70,42 @@ class CompareArguments(MeasuringArguments, frozen=True, kw_only=True):
     out: Annotated[PathText, Meta(description="a folder for traces and reports")] | None = None
 
 
-async def run(host: ToolHost, arguments: RunArguments) -> str:
+async def run_tool(host: ToolHost, arguments: RunArguments) -> str:
     host.must_run()
     given: Figures = {"variant": arguments.variant}
     if arguments.trace is not None:
         given["trace"] = host.output(arguments.trace)
     report = await _measured(host, "run", arguments, given, RunReport)
-    head = figures(report, *_RUN) | {"answer": figures(report.answer, *ANSWER)}
+    head = figures_of(report, *_RUN) | {"answer": figures_of(report.answer, *ANSWER)}
     if arguments.trace is not None:
         head["trace"] = arguments.trace
     head |= findings_of(report.health.findings)
     parts = report.answer.parts
-    return page(head, "parts", map(figures, parts), 0, len(parts))
+    return page(head, "parts", map(figures_of, parts), 0, len(parts))
 
 
-async def compare(host: ToolHost, arguments: CompareArguments) -> str:
+async def compare_tool(host: ToolHost, arguments: CompareArguments) -> str:
     host.must_run()
     given: Figures = {"variants": ",".join(arguments.variants), "repeats": arguments.repeats}
     if arguments.out is not None:
         given["out"] = host.output(arguments.out)
     comparison = await _measured(host, "compare", arguments, given, Comparison)
     result, first = comparison.comparison, comparison.runs[0]
-    head = figures(first, "model", "device_name", "dtype", "batch", "context")
+    head = figures_of(first, "model", "device_name", "dtype", "batch", "context")
     head |= {"rounds": result.rounds, "variants": list(_rates(comparison))}
     if arguments.out is not None:
         head["out"] = arguments.out
     head |= findings_of(result.findings)
-    rows = (figures(pair, "base", "other", "speed") for pair in result.pairs)
+    rows = (figures_of(pair, "base", "other", "speed") for pair in result.pairs)
     return page(head, "pairs", rows, 0, len(result.pairs))
 
 
 def _rates(comparison: Comparison) -> Iterator[Figures]:
     for rates in comparison.comparison.variants:
-        row = figures(rates, "variant", "mean", "interval")
+        row = figures_of(rates, "variant", "mean", "interval")
         row = {"tokens_per_s" if key == "mean" else key: value for key, value in row.items()}
         if rates.accuracy is not None:
-            row["accuracy"] = figures(rates.accuracy, *_ACCURACY)
+            row["accuracy"] = figures_of(rates.accuracy, *_ACCURACY)
         yield row
 
 

@@ -42,8 +42,8 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli.mcp.answers import NAME_BYTES, SENTENCE_BYTES, bounded, cut_text
 from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.tool_host import ToolHost
-from decodescope.cli.mcp.tools import TOOLS, ExplainArguments, explain
-from decodescope.cli.mcp.trace_tools import AnswerArguments, answer
+from decodescope.cli.mcp.tools import TOOLS, ExplainArguments, explain_tool
+from decodescope.cli.mcp.trace_tools import AnswerArguments, answer_tool
 
 TERMS = "decodescope://terms"
 _INSTRUCTIONS = (
@@ -54,16 +54,16 @@ _INSTRUCTIONS = (
 _Context = ServerRequestContext[Any]
 
 
-def run_server(host: ToolHost) -> None:
+def run_mcp_server(host: ToolHost) -> None:
     """Serve one client until it closes its end, or this process is ended."""
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     try:
-        anyio.run(serve, host)
+        anyio.run(serve_client, host)
     except* (BrokenPipeError, ConnectionResetError):
         pass  # the client is gone
 
 
-async def serve(host: ToolHost, stdin: Any = None, stdout: Any = None) -> None:
+async def serve_client(host: ToolHost, stdin: Any = None, stdout: Any = None) -> None:
     """Serve one client on `stdin` and `stdout`, by default those of this process."""
     server = server_of(host)
     async with stdio_server(stdin, stdout) as (received, sent):
@@ -163,11 +163,11 @@ def _resources() -> list[Resource]:
 
 def _resource(host: ToolHost, uri: str) -> str:
     if uri.startswith(RECORDINGS):
-        return answer(host, AnswerArguments(uri))
+        return answer_tool(host, AnswerArguments(uri))
     if uri == TERMS:
-        return explain(host, ExplainArguments())
+        return explain_tool(host, ExplainArguments())
     if uri.startswith(f"{TERMS}/"):
-        return explain(host, ExplainArguments(unquote(uri.removeprefix(f"{TERMS}/"))))
+        return explain_tool(host, ExplainArguments(unquote(uri.removeprefix(f"{TERMS}/"))))
     raise InputError(f"no resource {uri}: there are {TERMS}, {TERMS}/TERM and {RECORDINGS}NAME")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.given import GivenOptions
-from decodescope.cli.mcp.places import Places
+from decodescope.cli.mcp.places import AllowedPlaces
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.analysis import Analysis
@@ -21,7 +21,7 @@ class ToolHost:
     facts that `open` was given about a file. Tools use it one at a time."""
 
     def __init__(self, folders: Sequence[Path], *, allow_write: bool, allow_run: bool) -> None:
-        self.places = Places(folders)
+        self.places = AllowedPlaces(folders)
         self._allow_write, self._allow_run = allow_write, allow_run
         self._facts: dict[Path, GivenOptions] = {}
         self._kept: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()

@@ -9,7 +9,7 @@ import msgspec
 
 from decodescope.analyzer.tables.column_help import column_terms
 from decodescope.analyzer.vocabulary.terms import find_term, read_terms
-from decodescope.cli.mcp import comparing_tools, running_tools, timeline_tool, trace_tools
+from decodescope.cli.mcp import comparing_tools, running_tools, timeline, trace_tools
 from decodescope.cli.mcp.answers import lines_page
 from decodescope.cli.mcp.tool_host import ToolHost
 
@@ -19,7 +19,7 @@ class ExplainArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: trace_tools.Offset = 0
 
 
-def explain(host: ToolHost, arguments: ExplainArguments) -> str:
+def explain_tool(host: ToolHost, arguments: ExplainArguments) -> str:
     """The definition of a term, or the names of all."""
     if arguments.term is None:
         names = [term.name for term in read_terms()]
@@ -59,60 +59,60 @@ TOOLS = {
         "list files. model, batch, context, weights, peak and captures say what the trace does "
         "not; later calls use them.",
         trace_tools.OpenArguments,
-        trace_tools.open_trace,
+        trace_tools.open_tool,
     ),
     "answer": ServedTool(
         "Start here: why a decode step takes its time, in 30 lines. Step time, limit, bound, the "
         "parts that lose most with their kernels, and what to do next.",
         trace_tools.AnswerArguments,
-        trace_tools.answer,
+        trace_tools.answer_tool,
     ),
     "kernels": ServedTool(
         "The kernels of the main steps, the longest first; with index, one kernel in full.",
         trace_tools.KernelsArguments,
-        trace_tools.kernels,
+        trace_tools.kernels_tool,
     ),
     "gaps": ServedTool(
         "Idle time of the GPU by class, and its gaps by cause; by=length lists the longest ones.",
         trace_tools.GapsArguments,
-        trace_tools.gaps,
+        trace_tools.gaps_tool,
     ),
     "layers": ServedTool(
         "Time of each layer of the median step; with under, of the ranges below a path.",
         trace_tools.LayersArguments,
-        trace_tools.layers,
+        trace_tools.layers_tool,
     ),
     "timeline": ServedTool(
         "Ops and idle gaps of a device in order: of a step, or of span_ns from at_ns.",
-        timeline_tool.TimelineArguments,
-        timeline_tool.timeline,
+        timeline.TimelineArguments,
+        timeline.timeline_tool,
     ),
     "diff": ServedTool(
         "What changed from the traces base to the traces other: ratio of step times with its 95 % "
         "interval, and the change of each part. Several traces a side show the noise.",
         comparing_tools.DiffArguments,
-        comparing_tools.diff,
+        comparing_tools.diff_tool,
     ),
     "gate": ServedTool(
         "Is a step slower than in a saved baseline, by more than is allowed ('2', 'attention=5', "
         "in per cent) and beyond noise? save=true keeps the paths as that baseline instead.",
         comparing_tools.GateArguments,
-        comparing_tools.gate,
+        comparing_tools.gate_tool,
     ),
     "run": ServedTool(
         "Measure and profile a decode step of decodescope's own (needs --allow-run).",
         running_tools.RunArguments,
-        running_tools.run,
+        running_tools.run_tool,
     ),
     "compare": ServedTool(
         "Measure variants in turn: ratio of tokens/s with its interval, and accuracy (needs "
         "--allow-run).",
         running_tools.CompareArguments,
-        running_tools.compare,
+        running_tools.compare_tool,
     ),
     "explain": ServedTool(
         "The definition of a term or key of the answers; without term, the list of terms.",
         ExplainArguments,
-        explain,
+        explain_tool,
     ),
 }

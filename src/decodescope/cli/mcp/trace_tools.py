@@ -15,7 +15,7 @@ from decodescope.cli.mcp.answers import (
     Figures,
     cut,
     cut_text,
-    figures,
+    figures_of,
     findings_of,
     page,
 )
@@ -116,7 +116,7 @@ class LayersArguments(TraceArguments, frozen=True):
     count: Count = MOST_ROWS
 
 
-def open_trace(host: ToolHost, arguments: OpenArguments) -> str:
+def open_tool(host: ToolHost, arguments: OpenArguments) -> str:
     path = arguments.path
     if path is None or (not path.startswith(RECORDINGS) and host.places.is_folder(path)):
         return _listing(host, path, arguments.offset)
@@ -124,13 +124,13 @@ def open_trace(host: ToolHost, arguments: OpenArguments) -> str:
     names = dict.fromkeys(device.name for device in report.devices)
     head = {
         "path": cut(path),
-        **figures(report.source, "format", "events"),
+        **figures_of(report.source, "format", "events"),
         "devices_total": len(report.devices),
         "device_names": cut(list(names)[:_MOST_NAMES]),
-        **({} if report.capture is None else {"capture": figures(report.capture)}),
+        **({} if report.capture is None else {"capture": figures_of(report.capture)}),
         "health": report.health.status,
         **findings_of(report.health.findings),
-        "answer": figures(report.answer, *ANSWER),
+        "answer": figures_of(report.answer, *ANSWER),
         "rows": {
             "kernels": len(report.kernels),
             "gap_groups": len(report.gap_groups),
@@ -139,7 +139,7 @@ def open_trace(host: ToolHost, arguments: OpenArguments) -> str:
             "steps": len(report.steps),
         },
     }
-    rows = (figures(row) for row in report.step_kinds[arguments.offset :])
+    rows = (figures_of(row) for row in report.step_kinds[arguments.offset :])
     return page(head, "step_kinds", rows, arguments.offset, len(report.step_kinds))
 
 
@@ -152,22 +152,22 @@ def _listing(host: ToolHost, path: str | None, offset: int) -> str:
     return page({}, "entries", entries[offset:], offset, len(entries))
 
 
-def answer(host: ToolHost, arguments: AnswerArguments) -> str:
+def answer_tool(host: ToolHost, arguments: AnswerArguments) -> str:
     report = host.analysis(arguments.path).report
     if not arguments.all_parts:
         return summary_text(report)
-    head, parts = figures(report.answer, *ANSWER, "host"), report.answer.parts
-    rows = map(figures, parts[arguments.offset :])
+    head, parts = figures_of(report.answer, *ANSWER, "host"), report.answer.parts
+    rows = map(figures_of, parts[arguments.offset :])
     return page(head, "parts", rows, arguments.offset, len(parts))
 
 
-def kernels(host: ToolHost, arguments: KernelsArguments) -> str:
+def kernels_tool(host: ToolHost, arguments: KernelsArguments) -> str:
     report = host.analysis(arguments.path).report
     if arguments.index is not None:
         return _kernel(report, arguments.index)
     head = {
         "kernels_ranked_by": report.kernels_ranked_by,
-        "main_steps": figures(report.main_steps, "steps", "gpu_ops", "kernels_attributed_ns"),
+        "main_steps": figures_of(report.main_steps, "steps", "gpu_ops", "kernels_attributed_ns"),
     }
     first, after = arguments.offset, arguments.offset + arguments.count
     rows = _kernel_rows(report.kernels, first, after, report.overlapping)
@@ -184,9 +184,9 @@ def _kernel_rows(
     share = "attributed_share" if attributed else "share"
     for index, kernel in enumerate(chosen, first):
         row = {"index": index, "name": cut(names.of(kernel.name, _NAME_CELLS))}
-        row |= figures(kernel, *_COMMON, share)
+        row |= figures_of(kernel, *_COMMON, share)
         if kernel.roofline is not None:
-            row["roofline"] = figures(kernel.roofline, "limit", "share_of_limit")
+            row["roofline"] = figures_of(kernel.roofline, "limit", "share_of_limit")
         yield row
 
 
@@ -194,13 +194,13 @@ def _kernel(report: "Report", index: int) -> str:
     if index >= len(report.kernels):
         raise InputError(f"index {index}: there are {len(report.kernels)} kernels, from 0")
     kernel = report.kernels[index]
-    head: Figures = {"index": index, **figures(kernel)}
+    head: Figures = {"index": index, **figures_of(kernel)}
     head["name"] = cut_text(kernel.name, _LONG_NAME_BYTES)
-    rows = [figures(part) for part in report.answer.parts if part.kernel == kernel.name]
+    rows = [figures_of(part) for part in report.answer.parts if part.kernel == kernel.name]
     return page(head, "parts", rows, 0, len(rows))
 
 
-def gaps(host: ToolHost, arguments: GapsArguments) -> str:
+def gaps_tool(host: ToolHost, arguments: GapsArguments) -> str:
     report = host.analysis(arguments.path).report
     head = {"devices": [_idle(device) for device in report.devices[:_MOST_DEVICES]]}
     found: Sequence[GapReport | GapGroup] = report.gap_groups
@@ -213,7 +213,7 @@ def gaps(host: ToolHost, arguments: GapsArguments) -> str:
 
 def _idle(device: "DeviceReport") -> Figures:
     classes = {name: gap.total_ns for name, gap in device.gaps.items()}
-    known = figures(device, "device", "window_ns", "busy_ns", "idle_ns", "kernel_floor_ns")
+    known = figures_of(device, "device", "window_ns", "busy_ns", "idle_ns", "kernel_floor_ns")
     return known | {"gaps_total_ns": classes}
 
 
@@ -223,19 +223,19 @@ def _short(name: str) -> str:
 
 def _gap(gap: "GapReport | GapGroup") -> Figures:
     names: Figures = cut({"prev": _short(gap.prev), "next": _short(gap.next)})
-    return figures(gap) | names
+    return figures_of(gap) | names
 
 
-def layers(host: ToolHost, arguments: LayersArguments) -> str:
+def layers_tool(host: ToolHost, arguments: LayersArguments) -> str:
     report = host.analysis(arguments.path).report
     first, after = arguments.offset, arguments.offset + arguments.count
     if arguments.under is not None:
         found = _ranges(report.ranges, arguments.under)
-        rows = map(figures, found[first:after])
-        head = figures(report.main_steps, "steps")
+        rows = map(figures_of, found[first:after])
+        head = figures_of(report.main_steps, "steps")
         return page(head, "ranges", rows, first, len(found))
-    head = {} if report.structure is None else {"structure": figures(report.structure)}
-    rows = map(figures, islice(report.layers, first, after))
+    head = {} if report.structure is None else {"structure": figures_of(report.structure)}
+    rows = map(figures_of, islice(report.layers, first, after))
     return page(head, "layers", rows, first, len(report.layers))
 
 

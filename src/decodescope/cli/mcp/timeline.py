@@ -35,7 +35,7 @@ class TimelineArguments(TraceArguments, frozen=True):
     offset: Offset = 0
 
 
-def timeline(host: ToolHost, arguments: TimelineArguments) -> str:
+def timeline_tool(host: ToolHost, arguments: TimelineArguments) -> str:
     analysis = host.analysis(arguments.path)
     tracks, title = _tracks(analysis, arguments)
     rows = _rows(tracks)
