@@ -42,7 +42,8 @@ _ARGUMENTS = {
     "explain": ("term", "offset"),
 }
 _WORDS = {
-    "by": ("group", "length"), "rows": ("parts", "ranges"), "baseline": ("main", "../main"),
+    "by": ("group", "length", "device"), "rows": ("parts", "ranges"),
+    "baseline": ("main", "../main"),
     "model": ("tiny", "gpt-oss-20b", "/etc/passwd"), "term": ("step time", "ns"), "under": ("",),
     "save": (True, False), "all_parts": (True, False),
     "span_ns": (1, 10**5, 10**9),
@@ -61,7 +62,7 @@ def mcp_case(rng: random.Random) -> Case:
     """A folder of traces, and a client that asks about them."""
     files = {name: _trace(rng) for name in ("a.json", "b.json", "deep/c.json")}
     messages = [_request(0, "initialize", _HELLO), _notice("notifications/initialized")]
-    messages += [_message(number, rng) for number in range(1, rng.choice((5, 20, 40)))]
+    messages += [_message(number, rng) for number in range(1, rng.choice((5, 10, 25)))]
     if rng.random() < 0.05:
         del messages[0]
     outputs = (_KEPT, "deep", ".decodescope")

@@ -36,6 +36,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("kernels", {"index": 0}),
     ("gaps", {}),
     ("gaps", {"by": "length"}),
+    ("gaps", {"by": "device"}),
     ("layers", {}),
     ("layers", {"under": ""}),
     ("timeline", {}),

@@ -80,11 +80,13 @@ def test_files_and_folders_are_listed_but_not_what_leads_outside(root: Path) -> 
 
 def test_a_model_is_a_name_or_a_file_inside(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "config.json").write_text("{}")
+    (root.parent / "secret").mkdir()
     monkeypatch.chdir(root.parent)
     places = AllowedPlaces([root])
     assert places.model("gpt-oss-20b") == "gpt-oss-20b"
     assert places.model("config.json") == str(root / "config.json")
-    for name in ("secret.json", "/etc", "traces2", "../x.json", "outside"):
+    monkeypatch.setenv("HOME", str(root.parent))
+    for name in ("secret.json", "/etc", "traces2", "../x.json", "outside", "~/secret", "~"):
         with pytest.raises(InputError):
             places.model(name)
 
@@ -102,5 +104,8 @@ def test_an_output_needs_leave_and_stays_inside(root: Path) -> None:
     for name in ("../new", "folder/new", "outside", "/tmp/new"):
         with pytest.raises(InputError, match=r"outside|'\.\.'"):
             allowed.output(name)
+    assert allowed.new_folder("new") == root / "new"
+    with pytest.raises(InputError, match="not empty"):
+        allowed.new_folder("deep")
     with pytest.raises(InputError, match="--allow-write"):
         ToolHost([root], allow_write=False, allow_run=False).output("new")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from mcp import MCPError, StdioServerParameters
 
 from decodescope import analyzer
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.vocabulary.terms import find_term
 from decodescope.cli.analyze import summary_text
 from decodescope.cli.mcp.places import RECORDINGS
@@ -83,6 +85,8 @@ def test_each_tool_says_what_it_is_for_and_what_it_takes(agent: Agent) -> None:
         assert tool.input_schema["type"] == "object"
         assert "$ref" not in json.dumps(tool.input_schema)
     assert tools["answer"].input_schema["required"] == ["path"]
+    changing = {name for name, tool in tools.items() if not tool.annotations.read_only_hint}
+    assert changing == {"gate", "run", "compare"}
     assert tools.keys() == TOOLS.keys()
 
 
@@ -165,6 +169,9 @@ def test_a_fact_that_open_gets_holds_for_later_calls(agent: Agent) -> None:
     before = limit_ns()
     agent.call("open", path=RECORDING, peak="1TB/s")
     assert limit_ns() > 2 * before
+    for facts, slower in (({"model": "auto"}, False), ({"peak": "1TB/s"}, True)):
+        agent.call("open", path=RECORDING, **facts)
+        assert (limit_ns() > 2 * before) == slower
     agent.call("open", path=RECORDING, model="auto")
     assert limit_ns() == before
     assert agent.call("open", path=RECORDING).json["capture"]["variant"] == "fused+graph"
@@ -350,6 +357,19 @@ def test_the_server_ends_with_its_client_or_by_a_signal(folder: Path, ending: st
         assert ending == "SIGTERM" or server.returncode == 0
         assert err.strip() == b""
         assert all(map(gone, started))
+
+
+def test_the_skill_names_what_there_is(repository: Path) -> None:
+    _, head, text = (repository / "docs" / "agents.md").read_text().split("---\n", 2)
+    assert [line.partition(": ")[0] for line in head.splitlines()] == ["name", "description"]
+    assert len(text.split()) <= 450
+    named = set(re.findall(r"`(\w+)`", text))
+    assert {"answer", "diff", "explain", "gaps", "gate", "kernels", "layers", "open"} <= named
+    keys = {"at_ns", "by", "index", "limit_is_lower_bound", "model", "next_offset", "offset"}
+    keys |= {"batch", "trace"}
+    bounds = set(get_args(Bound))
+    words = {"faster", "slower", "undecided", "within"}
+    assert named <= TOOLS.keys() | keys | bounds | words
 
 
 def test_what_cannot_be_served_is_one_line(

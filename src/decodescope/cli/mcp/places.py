@@ -1,11 +1,13 @@
 """Where the server may read and write: below its folders, also through links, and nowhere else."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.io.output_paths import status
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli.mcp.answers import cut_text
 
@@ -82,16 +84,17 @@ class AllowedPlaces:
             with os.scandir(folder) as entries:
                 found = sorted(islice(entries, _MOST_ENTRIES), key=lambda entry: entry.name)
         except OSError as error:
-            raise InputError(f"{self.shown(folder)}: cannot be read ({error.strerror})") from error
+            shown = cut_text(self.shown(folder), _SHOWN_BYTES)
+            raise InputError(f"{shown}: cannot be read ({error.strerror})") from error
         for entry in found:
-            path = Path(os.path.realpath(entry.path))
-            if entry.name.startswith(".") or not self._holds(path):
+            path, read = Path(os.path.realpath(entry.path)), status(entry.path)
+            if entry.name.startswith(".") or read is None or not self._holds(path):
                 continue
             shown = cut_text(self.shown(folder / entry.name), _SHOWN_BYTES)
-            if os.path.isdir(path):
+            if stat.S_ISDIR(read.st_mode):
                 yield {"folder": shown}
-            elif os.path.isfile(path):
-                yield {"path": shown, "bytes": os.path.getsize(path)}
+            elif stat.S_ISREG(read.st_mode):
+                yield {"path": shown, "bytes": read.st_size}
 
     def _existing(self, text: str) -> Path:
         for path in self._candidates(text):
@@ -119,7 +122,8 @@ class AllowedPlaces:
 
     def _exists(self, text: str) -> bool:
         try:
-            return any(os.path.lexists(folder / text) for folder in (Path(), *self._folders))
+            path = os.path.expanduser(text)
+            return any(os.path.lexists(folder / path) for folder in (Path(), *self._folders))
         except ValueError:
             return False
 

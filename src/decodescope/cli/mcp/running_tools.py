@@ -88,7 +88,7 @@ async def compare_tool(host: ToolHost, arguments: CompareArguments) -> str:
     host.must_run()
     given: Figures = {"variants": ",".join(arguments.variants), "repeats": arguments.repeats}
     if arguments.out is not None:
-        given["out"] = host.output(arguments.out)
+        given["out"] = host.new_folder(arguments.out)
     comparison = await _measured(host, "compare", arguments, given, Comparison)
     result, first = comparison.comparison, comparison.runs[0]
     head = figures_of(first, "model", "device_name", "dtype", "batch", "context")

@@ -34,6 +34,7 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
     Tool,
+    ToolAnnotations,
 )
 
 from decodescope import __version__
@@ -76,7 +77,12 @@ def server_of(host: ToolHost) -> Server[Any]:
     async def list_tools(_: _Context, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(
             tools=[
-                Tool(name=name, description=tool.description, input_schema=tool.input_schema)
+                Tool(
+                    name=name,
+                    description=tool.description,
+                    input_schema=tool.input_schema,
+                    annotations=ToolAnnotations(read_only_hint=tool.reads_only),
+                )
                 for name, tool in TOOLS.items()
             ]
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.given import GivenOptions
+from decodescope.cli.mcp.answers import NAME_BYTES, cut_text
 from decodescope.cli.mcp.places import AllowedPlaces
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ToolHost:
         key = (path, status.st_mtime_ns, status.st_size, facts)
         if key not in self._kept:
             self._kept[key] = analyzer.analyze(analyzer.load(path), facts.read())
-            self._facts[path] = facts
+        self._facts[path] = facts
         self._kept.move_to_end(key)
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
@@ -51,6 +52,13 @@ class ToolHost:
         """Raise unless tools may decode models."""
         if not self._allow_run:
             raise InputError("nothing is decoded here; start decodescope mcp with --allow-run")
+
+    def new_folder(self, text: str) -> Path:
+        """As `output`, for a folder that holds nothing yet: no link in it can lead elsewhere."""
+        folder = self.output(text)
+        if os.path.isdir(folder) and os.listdir(folder):
+            raise InputError(f"{cut_text(text, NAME_BYTES)}: is not empty; name a new folder")
+        return folder
 
     def output(self, text: str) -> Path:
         """A path that a tool may write to.

@@ -35,11 +35,12 @@ def explain_tool(host: ToolHost, arguments: ExplainArguments) -> str:
 @dataclass(frozen=True, slots=True)
 class ServedTool:
     """`call` gets the host and the decoded `arguments`, and returns the text of the answer, or an
-    awaitable of it."""
+    awaitable of it. `reads_only`: it neither writes nor decodes."""
 
     description: str
     arguments: type[msgspec.Struct]
     call: Callable[[ToolHost, Any], Any]
+    reads_only: bool = True
 
     @property
     def is_async(self) -> bool:
@@ -73,7 +74,8 @@ TOOLS = {
         trace_tools.kernels_tool,
     ),
     "gaps": ServedTool(
-        "Idle time of the GPU by class, and its gaps by cause; by=length lists the longest ones.",
+        "Idle time of the GPU by class, and its gaps by cause; by=length lists the longest ones."
+        " by=device has every GPU.",
         trace_tools.GapsArguments,
         trace_tools.gaps_tool,
     ),
@@ -98,17 +100,20 @@ TOOLS = {
         "in per cent) and beyond noise? save=true keeps the paths as that baseline instead.",
         comparing_tools.GateArguments,
         comparing_tools.gate_tool,
+        reads_only=False,
     ),
     "run": ServedTool(
         "Measure and profile a decode step of decodescope's own (needs --allow-run).",
         running_tools.RunArguments,
         running_tools.run_tool,
+        reads_only=False,
     ),
     "compare": ServedTool(
         "Measure variants in turn: ratio of tokens/s with its interval, and accuracy (needs "
         "--allow-run).",
         running_tools.CompareArguments,
         running_tools.compare_tool,
+        reads_only=False,
     ),
     "explain": ServedTool(
         "The definition of a term or key of the answers; without term, the list of terms.",

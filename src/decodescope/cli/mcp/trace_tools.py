@@ -102,7 +102,7 @@ class KernelsArguments(TraceArguments, frozen=True):
 
 
 class GapsArguments(TraceArguments, frozen=True):
-    by: Literal["group", "length"] = "group"
+    by: Literal["group", "length", "device"] = "group"
     offset: Offset = 0
     count: Count = MOST_ROWS
 
@@ -202,13 +202,19 @@ def _kernel(report: "Report", index: int) -> str:
 
 def gaps_tool(host: ToolHost, arguments: GapsArguments) -> str:
     report = host.analysis(arguments.path).report
-    head = {"devices": [_idle(device) for device in report.devices[:_MOST_DEVICES]]}
+    first, after = arguments.offset, arguments.offset + arguments.count
+    if arguments.by == "device":
+        rows = map(_idle, report.devices[first:after])
+        return page({}, "devices", rows, first, len(report.devices))
+    head = {
+        "devices_total": len(report.devices),
+        "devices": [_idle(device) for device in report.devices[:_MOST_DEVICES]],
+    }
     found: Sequence[GapReport | GapGroup] = report.gap_groups
     key = "gap_groups"
     if arguments.by == "length":
         found, key = report.largest_gaps, "largest_gaps"
-    shown = found[arguments.offset : arguments.offset + arguments.count]
-    return page(head, key, map(_gap, shown), arguments.offset, len(found))
+    return page(head, key, map(_gap, found[first:after]), first, len(found))
 
 
 def _idle(device: "DeviceReport") -> Figures:
