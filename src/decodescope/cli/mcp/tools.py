@@ -74,8 +74,8 @@ TOOLS = {
         trace_tools.kernels_tool,
     ),
     "gaps": ServedTool(
-        "Idle time of the GPU by class, and its gaps by cause; by=length lists the longest ones."
-        " by=device has every GPU.",
+        "Idle time of the GPU by class, and its gaps by cause; by=length lists the longest ones, "
+        "by=device the idle time of every GPU.",
         trace_tools.GapsArguments,
         trace_tools.gaps_tool,
     ),
