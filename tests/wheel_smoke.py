@@ -1,8 +1,8 @@
 """Run by `make wheel` in an environment with only the wheel and its base dependencies.
 
-Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the server of the
-extra `serve`) must import without torch. The kernels, the bundled model and the recordings must be
-present, and the command must analyse a recording.
+Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the servers of the
+extras `serve` and `mcp`) must import without torch. The kernels, the bundled model and the
+recordings must be present, and the command must analyse a recording.
 """
 
 import importlib
@@ -19,6 +19,9 @@ NEED_EXTRAS = {
     "decodescope.cli.app_server",
     "decodescope.cli.browser_app",
     "decodescope.cli.browser_guard",
+    "decodescope.cli.mcp.running_tools",
+    "decodescope.cli.mcp.server",
+    "decodescope.cli.mcp.tools",
 }
 
 

@@ -23,7 +23,8 @@ class Case:
     """Run `decodescope *arguments` in a folder with `files`; it may write only `outputs`.
 
     `links` are symbolic ones inside the folder: name → target; `environment` changes variables.
-    With `frames`, a browser sends them to a server instead (whether each is text). `decodes` lets a
+    With `frames`, a browser sends them to a server instead (whether each is text); with `messages`,
+    a client of `mcp` does. `decodes` lets a
     `run` go on to decode; otherwise it ends when the model is loaded. `is_planted`: the trace is
     whole, and `analyze --json` must say that a step of it takes `step_ns` (None: that it has none).
     """
@@ -34,6 +35,7 @@ class Case:
     links: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     frames: tuple[tuple[bool, bytes], ...] = ()
+    messages: tuple[bytes, ...] = ()
     decodes: bool = False
     is_planted: bool = False
     step_ns: int | None = None

@@ -11,6 +11,7 @@ from tests.fuzzing.corpus import corpus
 from tests.fuzzing.databases import database_case, rocpd_case
 from tests.fuzzing.gates import gate_case
 from tests.fuzzing.lines import line_case
+from tests.fuzzing.mcp_requests import mcp_case
 from tests.fuzzing.planted import planted_case
 from tests.fuzzing.profilers import packed_case, proton_case
 from tests.fuzzing.ranks import rank_case
@@ -36,12 +37,13 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "browser": browser_case,
     "gate": gate_case,
     "cache": cache_case,
+    "mcp": mcp_case,
 }
 CORPUS = "corpus"
 _SHARES = {
     "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "rocpd": 8, "proton": 6,
     "packed": 4, "recording": 10, "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10,
-    "settings": 6, "browser": 3, "gate": 6, "cache": 4,
+    "settings": 6, "browser": 3, "gate": 6, "cache": 4, "mcp": 4,
 }  # fmt: skip
 
 

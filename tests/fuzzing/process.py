@@ -22,6 +22,7 @@ from decodescope.variants.measuring import run
 from tests.fuzzing.browser import talk
 from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.checks import check_end, check_files, check_output
+from tests.fuzzing.mcp_requests import answer_messages
 from tests.helpers.command import Done
 
 _MEMORY_BYTES = 2 << 30
@@ -76,12 +77,20 @@ class Runner:
         variables = mock.patch.dict(os.environ, own | case.environment)
         with _decoding(case.decodes), _inside(folder), variables:
             try:
-                sys.exit(talk(case.frames)) if case.frames else main()
+                _main(case)
             except SystemExit as end:
                 code = end.code
         assert isinstance(code, int)
         out, err = (os.pread(one, _OUTPUT_BYTES, 0) for one in self._streams)
         return Done(code, out.decode(), err.decode())
+
+
+def _main(case: Case) -> NoReturn:
+    if case.frames:
+        sys.exit(talk(case.frames))
+    if case.messages:
+        sys.exit(answer_messages(case.messages))
+    main()
 
 
 def _write(case: Case, folder: Path) -> None:

@@ -25,6 +25,7 @@ from decodescope.cli.gate import baseline, gate
 from decodescope.cli.group import DefaultToLive
 from decodescope.cli.lists import doctor, models, variants
 from decodescope.cli.live import live
+from decodescope.cli.mcp.command import mcp_command
 from decodescope.cli.open import open_files
 from decodescope.cli.run import run
 from decodescope.cli.serve import serve
@@ -49,6 +50,7 @@ COMMANDS: tuple[click.Command, ...] = (
     export,
     explain,
     serve,
+    mcp_command,
     config,
     cache,
     completion,

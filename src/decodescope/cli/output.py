@@ -1,6 +1,7 @@
 """The output of commands: data on stdout or in files, progress and messages on stderr."""
 
 import contextlib
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,14 @@ def print_json(structure: object) -> None:
 def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> None:
     """The table of a result on stdout, as wide as the terminal, from the result's plain strings."""
     _console(sys.stdout).print(table(plain(result)))
+
+
+def table_text(result: Result, table: Callable[[Result], "RenderableType"], cells: int) -> str:
+    """The table of a result as lines of `cells` cells without styles, whatever the terminal."""
+    console = _console(io.StringIO())
+    console.width = cells
+    text = "".join(segment.text for segment in console.render(table(plain(result))))
+    return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
 
 
 def print_lines(lines: Iterable["Strip"], width: int) -> None:
