@@ -37,6 +37,11 @@ SHAPES = [
     # More experts than are compared at once.
     (17, 70, 2, 9, 30, Tile(16, 16, num_stages=2)),
 ]
+# Each kernel, of one token and of a batch, in each dtype; every shape in the one that hides least.
+IN_DTYPES = [
+    *((*shape, torch.float32) for shape in SHAPES),
+    *((*shape, dtype) for shape in (SHAPES[1], SHAPES[5]) for dtype in DTYPES[1:]),
+]
 
 
 def experts_of(make, count, chosen, intermediate, hidden, normalized=True, biased=False) -> Experts:
@@ -49,8 +54,9 @@ def experts_of(make, count, chosen, intermediate, hidden, normalized=True, biase
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("batch", "count", "chosen", "intermediate", "hidden", "tile"), SHAPES)
+@pytest.mark.parametrize(
+    ("batch", "count", "chosen", "intermediate", "hidden", "tile", "dtype"), IN_DTYPES
+)
 def test_gated_products_of_the_used_experts(
     batch, count, chosen, intermediate, hidden, tile, dtype, inputs, assert_close
 ) -> None:
@@ -65,9 +71,9 @@ def test_gated_products_of_the_used_experts(
     assert torch.equal(out, again)
 
 
-@pytest.mark.parametrize(("batch", "count", "chosen", "intermediate", "hidden", "tile"), SHAPES)
 @pytest.mark.parametrize(
-    ("dtype", "normalized"), [*((dtype, True) for dtype in DTYPES), (torch.float32, False)]
+    ("batch", "count", "chosen", "intermediate", "hidden", "tile", "dtype", "normalized"),
+    [*((*one, True) for one in IN_DTYPES), *((*one, False) for one in IN_DTYPES[1:9:4])],
 )
 def test_weighted_sums_are_added_to_the_residual(
     batch, count, chosen, intermediate, hidden, tile, normalized, dtype, inputs, assert_close

@@ -1,5 +1,6 @@
 """Workloads that cannot fit in memory are refused before anything is allocated."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,11 @@ LLAMA = presets()["llama-3.1-8b"]
 GB = 10**9
 
 
+@cache
+def llama() -> torch.nn.Module:
+    return build_random(LLAMA.config, "meta", torch.bfloat16)
+
+
 def refuse(
     monkeypatch: pytest.MonkeyPatch,
     workload: DecodeWorkload,
@@ -31,7 +37,7 @@ def refuse(
     """The refusal with `gpu` and `host` bytes free; None if the workload is accepted."""
     monkeypatch.setattr(workload_costs, "free_gpu_bytes", lambda: gpu)
     monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: host)
-    model = build_random(LLAMA.config, "meta", torch.bfloat16)
+    model = llama()
     try:
         require_memory("m", model, workload, device, model_bytes(model), spec)
     except MissingRequirement as error:
@@ -91,7 +97,7 @@ def test_a_quantised_variant_needs_less_to_decode_and_room_to_quantise(
     assert f"(weights 16.1 GB, quantised {stored / GB:.2f} GB, K and V" in message
     # The prefill makes lm_head's matrix in bf16.
     low, high = bf16, 10 * bf16
-    for _ in range(60):
+    while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if refused(large, middle, None) else (low, middle)
     less = bf16 - stored - 2 * vocab * hidden
