@@ -27,6 +27,7 @@ from decodescope.analyzer.modelling.config_fields import (
 from decodescope.analyzer.modelling.shape import (
     Experts,
     LatentAttention,
+    LayerKind,
     LinearAttention,
     ModelShape,
     QkNorm,
@@ -191,6 +192,8 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         sliding_window=fields.optional_count(*WINDOW) if "sliding" in kinds else None,
         attention_gate=family.attention_gate if gate is None else gate,
         sinks=family.sinks,
+        global_heads=_global_heads(fields, kinds, kv_heads),
+        keys_are_values=fields.flag("attention_k_eq_v") or False,
         experts=experts,
         latent=latent,
         linear=_linear(fields) if "linear" in kinds else None,
@@ -242,6 +245,24 @@ def _head_dim(fields: Fields, hidden: int, heads: int, latent: LatentAttention |
             "and there is no head_dim"
         )
     return hidden // heads
+
+
+def _global_heads(
+    fields: Fields, kinds: tuple[LayerKind, ...], kv_heads: int
+) -> tuple[int, int] | None:
+    """KV heads and head_dim of layers of full attention, if the file gives them apart: for all of
+    them, or as transformers writes them, for each layer."""
+    layers = fields.get("per_layer_config")
+    if isinstance(layers, dict) and "full" in kinds:
+        layer = layers.get(str(kinds.index("full")))
+        fields = Fields(fields.source, layer if isinstance(layer, dict) else {}, {})
+        size, heads = (fields.optional_count(name) for name in ("head_dim", "num_key_value_heads"))
+    else:
+        size = fields.optional_count("global_head_dim")
+        # transformers ignores the field otherwise.
+        apart = fields.flag("attention_k_eq_v")
+        heads = fields.optional_count("num_global_key_value_heads") if apart else None
+    return None if size is None else (heads or kv_heads, size)
 
 
 def _latent(fields: Fields) -> LatentAttention | None:

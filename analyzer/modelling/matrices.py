@@ -50,7 +50,7 @@ def layer_weights(
     elif shape.latent is not None:
         attention = split.latent_attention(shape.latent)
     else:
-        attention = split.attention()
+        attention = split.attention(layer)
     experts = shape.experts if shape.is_moe[layer] else None
     mlp = split.mlp(shape.intermediate) if experts is None else split.experts(experts)
     norms = Vector("norm", shape.norms_per_layer * norm_size(shape))
@@ -80,7 +80,6 @@ class _Split:
         self._heads = self._part(shape.heads, "num_attention_heads")
         if shape.kv_heads >= devices and shape.latent is None:
             self._part(shape.kv_heads, "num_key_value_heads")
-        self._kv_heads = max(1, shape.kv_heads // devices)
         self.vocabulary = -(-shape.vocabulary // devices)
 
     def _part(self, size: int, name: str) -> int:
@@ -91,13 +90,15 @@ class _Split:
             )
         return size // self._devices
 
-    def attention(self) -> Iterator[Matrix | Vector]:
+    def attention(self, layer: int) -> Iterator[Matrix | Vector]:
         shape = self._shape
-        q, kv = self._heads * shape.head_dim, 2 * self._kv_heads * shape.head_dim
-        rows = q * (2 if shape.attention_gate else 1) + kv
+        kv_heads, head_dim = shape.heads_of(layer)
+        q, k = self._heads * head_dim, max(1, kv_heads // self._devices) * head_dim
+        one = shape.keys_are_values and shape.layers[layer] == "full"
+        rows = q * (2 if shape.attention_gate else 1) + (k if one else 2 * k)
         yield Matrix("qkv", "attention", rows, shape.hidden, shape.qkv_bias)
         yield Matrix("o", "attention", shape.hidden, q, shape.o_bias)
-        norms = {"none": 0, "plain": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}
+        norms = {"none": 0, "plain": 0, "head": 2 * head_dim, "all": q + k}
         if size := norms[shape.qk_norm]:
             yield Vector("qk_norm", size)
         if shape.sinks:

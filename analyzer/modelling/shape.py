@@ -68,7 +68,9 @@ class ModelShape:
     of the MLP of width `intermediate`. `sliding_window` is in tokens, the new one included.
     `norms_per_layer` counts the norms of the residual stream's width. `attention_gate`: Q's
     projection also yields a gate for each element of the attention's output. `sinks`: each head
-    has a learned logit. `quantization` is config.json's field, None without one.
+    has a learned logit. `global_heads` are the KV heads and head_dim of layers of full attention,
+    None where all layers are alike; with `keys_are_values` they have no projection for V.
+    `quantization` is config.json's field, None without one.
     """
 
     name: str
@@ -94,6 +96,8 @@ class ModelShape:
     sliding_window: int | None = None
     attention_gate: bool = False
     sinks: bool = False
+    global_heads: tuple[int, int] | None = None
+    keys_are_values: bool = False
     experts: Experts | None = None
     latent: LatentAttention | None = None
     linear: LinearAttention | None = None
@@ -103,6 +107,12 @@ class ModelShape:
     def element_bytes(self) -> int:
         """Bytes of an element of the unquantised weights and of activations."""
         return ELEMENT_BYTES[self.dtype]
+
+    def heads_of(self, layer: int) -> tuple[int, int]:
+        """KV heads and head_dim of one layer."""
+        if self.global_heads is not None and self.layers[layer] == "full":
+            return self.global_heads
+        return self.kv_heads, self.head_dim
 
     def kinds(self) -> tuple[int, ...]:
         """For each layer the number of its kind, in the order of first appearance: two layers of

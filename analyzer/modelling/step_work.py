@@ -213,12 +213,12 @@ def _attention(
         yield from _latent_attention(shape.latent, shape, step, weights, heads)
         return
     tokens, element = step.queries, shape.element_bytes
-    q = heads * shape.head_dim
-    k = max(1, shape.kv_heads // devices) * shape.head_dim
+    kv_heads, head_dim = shape.heads_of(layer)
+    q, k = heads * head_dim, max(1, kv_heads // devices) * head_dim
     rotated = 2 * tokens * (q + k) * element
     if shape.qk_norm != "none":
         yield "qk_norm", RoleWork(activation_bytes=rotated)
-    yield "rope", RoleWork(activation_bytes=rotated + tokens * shape.head_dim * element)
+    yield "rope", RoleWork(activation_bytes=rotated + tokens * head_dim * element)
     yield "kv_write", _kv_write(2 * k, tokens, shape, weights)
     gate = 1 if shape.attention_gate else 0
     yield (

@@ -43,6 +43,7 @@ def reference_step(
                 x = x + share * _dense(layer.shared, normed)
         else:
             x = x + _normed(layer.mlp_output_norm, _dense(layer.mlp, normed))
+        x = x if layer.factor is None else x * layer.factor.double()
     return _capped(_product(parts.head, _normed(parts.final_norm, x)), parts.logit_cap)
 
 
@@ -66,8 +67,12 @@ def _q_and_rows(
 ) -> torch.Tensor:
     """q [batch, heads, head_dim]; the new rows of K and V go into the cache."""
     rows = _product(layer.qkv, _normed(layer.input_norm, x))
-    heads = rows.view(len(x), parts.heads + 2 * parts.kv_heads, parts.head_dim)
-    q, k, v = heads.split([parts.heads, parts.kv_heads, parts.kv_heads], dim=1)
+    q, *k_and_v = rows.view(len(x), -1, layer.head_dim).tensor_split(
+        [parts.heads, parts.heads + layer.kv_heads], dim=1
+    )
+    k, v = (one if one.numel() else k_and_v[0] for one in k_and_v)
+    if layer.qk_norm is not None and layer.qk_norm.norms_v:
+        v = _heads_normed(torch.ones(layer.head_dim, device=x.device), layer.qk_norm.eps, v)
     if layer.qk_norm is not None:
         q = _heads_normed(layer.qk_norm.q_weight, layer.qk_norm.eps, q)
         k = _heads_normed(layer.qk_norm.k_weight, layer.qk_norm.eps, k)
@@ -86,7 +91,7 @@ def _attention(
     position: int,
 ) -> torch.Tensor:
     first = 0 if layer.window is None else max(0, position + 1 - layer.window)
-    group = parts.heads // parts.kv_heads
+    group = parts.heads // layer.kv_heads
     k = keys[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     v = values[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     scores = _capped(torch.einsum("bhd,bhtd->bht", q, k) * parts.scale, parts.score_cap)

@@ -125,7 +125,7 @@ def _attention_layers(decoder: Any) -> tuple[_Attention, ...]:
     layers = []
     kinds = getattr(decoder, "layer_types", None) or [""] * int(decoder.num_hidden_layers)
     windows = layer_windows(decoder)
-    for config, window, kind in zip(_layer_configs(decoder), windows, kinds, strict=True):
+    for config, window, kind in zip(layer_configs(decoder), windows, kinds, strict=True):
         if kind == "linear_attention":
             state = config.linear_num_value_heads * config.linear_value_head_dim
             layers.append(_Attention(None, 0, 0, state * config.linear_key_head_dim))
@@ -144,7 +144,8 @@ def has_delta_net(decoder: Any) -> bool:
     return hasattr(decoder, "linear_num_value_heads")
 
 
-def _layer_configs(decoder: Any) -> Sequence[Any]:
+def layer_configs(decoder: Any) -> Sequence[Any]:
+    """The configuration of each layer: in some families, some have other heads."""
     layers: Sequence[Any] | None = getattr(decoder, "per_layer_config", None)
     return [decoder] * int(decoder.num_hidden_layers) if layers is None else layers
 
@@ -157,7 +158,7 @@ def head_dim(decoder: Any) -> int:
 
 def layer_windows(decoder: Any) -> tuple[int | None, ...]:
     """Each layer's sliding window in tokens, the new one included; None if it sees all."""
-    windows = [getattr(config, "sliding_window", None) for config in _layer_configs(decoder)]
+    windows = [getattr(config, "sliding_window", None) for config in layer_configs(decoder)]
     types = getattr(decoder, "layer_types", None) or ["sliding_attention"] * len(windows)
     kinds = zip(windows, types, strict=True)
     return tuple(window if kind == "sliding_attention" else None for window, kind in kinds)

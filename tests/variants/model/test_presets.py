@@ -26,6 +26,7 @@ PUBLISHED = {
     "phi-4-mini": 3_836_021_760,
     "olmo-2-1b": 1_484_916_736,
     "gemma-3-4b": 3_880_263_168,
+    "gemma-4-31b": 30_697_345_280,
     "gpt-oss-20b": 20_914_757_184,
 }
 
@@ -55,7 +56,7 @@ def test_transformers_builds_the_same_shape(name: str) -> None:
     names = dict(model.model.layers[0].named_parameters())
     biased = preset.config["model_type"] in ("qwen2", "gpt_oss")
     assert ("self_attn.q_proj.bias" in names) == biased
-    normed = preset.config["model_type"].startswith(("qwen3", "olmo", "gemma3"))
+    normed = preset.config["model_type"].startswith(("qwen3", "olmo", "gemma3", "gemma4"))
     assert ("self_attn.q_norm.weight" in names) == normed
 
 

@@ -32,13 +32,14 @@ class FusedLayer:
     """One decoder layer. Norms are before its two parts, after them (before what they give is added
     to the residual stream), or both.
 
-    `qkv` holds the rows of all Q heads, then all K heads, then all V heads. `window` is the number
-    of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
+    `qkv` holds the rows of all Q heads, then all K heads, then all V heads; without the last, V is
+    what K is before its norm. `kv_heads` and `head_dim` are those of its attention. `window` is the
+    number of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
     `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn. In
     a `parallel` layer the MLP reads what attention reads, after a centered norm. `shared` is an MLP
     of all tokens beside the experts; `shared_gate` of one row makes the logit of a sigmoid that its
     output is multiplied by. `sinks` [heads] are logits of the softmax without a token
-    (`DecodeAttention`).
+    (`DecodeAttention`). The layer's result is multiplied by `factor` [1].
     """
 
     input_norm: Norm | None
@@ -55,6 +56,13 @@ class FusedLayer:
     sinks: torch.Tensor | None = None
     shared: DenseMlp | None = None
     shared_gate: WeightMatrix | None = None
+    factor: torch.Tensor | None = None
+    kv_heads: int = 0
+    head_dim: int = 0
+
+    @property
+    def values_are_keys(self) -> bool:
+        return self.qkv.rows == self.o.columns + self.kv_heads * self.head_dim
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
@@ -73,8 +81,6 @@ class FusedModel:
     final_norm: Norm
     head: WeightMatrix
     heads: int
-    kv_heads: int
-    head_dim: int
     scale: float
     dtype: torch.dtype
     score_cap: float | None = None
@@ -93,6 +99,13 @@ class FusedModel:
         """Elements between the two halves of the widest MLP of a token."""
         mlps = (mlp for layer in self.layers for mlp in (layer.mlp, layer.shared))
         return max(mlp.width for mlp in mlps if mlp is not None)
+
+    @property
+    def other_heads(self) -> FusedLayer | None:
+        """A layer whose K and V have other heads than those of the first; None if all are alike."""
+        first = self.layers[0]
+        sizes = first.kv_heads, first.head_dim
+        return next((each for each in self.layers if (each.kv_heads, each.head_dim) != sizes), None)
 
     @property
     def dense(self) -> DenseMlp | None:

@@ -38,7 +38,8 @@ def _layer_of_a_kind(layer: Any, window: int | None) -> FusedLayer:
     return replace(_layer(layer, window), rope=layer.self_attn.layer_type)
 
 
-def _whole(config: Any, parts: FusedModel, caps_scores: bool) -> FusedModel:
+def whole(config: Any, parts: FusedModel, caps_scores: bool) -> FusedModel:
+    """The model with scaled embeddings and its soft caps."""
     # transformers rounds the factor to the model's dtype.
     factor = float(torch.tensor(config.hidden_size**0.5, dtype=parts.dtype))
     return replace(
@@ -58,7 +59,7 @@ GEMMA2 = Family(
     _layer,
     _reasons,
     norm_plus_one,
-    partial(_whole, caps_scores=True),
+    partial(whole, caps_scores=True),
     activation="gelu_tanh",
 )
 GEMMA3 = Family(
@@ -66,7 +67,7 @@ GEMMA3 = Family(
     _reasons,
     norm_plus_one,
     # Its attention has the field and does not use it.
-    partial(_whole, caps_scores=False),
+    partial(whole, caps_scores=False),
     activation="gelu_tanh",
 )
 FAMILIES = {"gemma2": GEMMA2, "gemma3_text": GEMMA3}

@@ -29,6 +29,7 @@ TUNING_ORDER: tuple[TiledOperation, ...] = (
     "qkv",
     "o",
     "attention",
+    "other_attention",
     "router",
 )
 
