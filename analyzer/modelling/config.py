@@ -250,18 +250,15 @@ def _head_dim(fields: Fields, hidden: int, heads: int, latent: LatentAttention |
 def _global_heads(
     fields: Fields, kinds: tuple[LayerKind, ...], kv_heads: int
 ) -> tuple[int, int] | None:
-    """KV heads and head_dim of layers of full attention, if the file gives them apart: for all of
-    them, or as transformers writes them, for each layer."""
-    layers = fields.get("per_layer_config")
-    if isinstance(layers, dict) and "full" in kinds:
+    """KV heads and head_dim of layers of full attention, if the file gives them apart; transformers
+    writes them for each layer."""
+    size, heads = fields.optional_count("global_head_dim"), None
+    if isinstance(layers := fields.get("per_layer_config"), dict) and "full" in kinds:
         layer = layers.get(str(kinds.index("full")))
-        fields = Fields(fields.source, layer if isinstance(layer, dict) else {}, {})
-        size, heads = (fields.optional_count(name) for name in ("head_dim", "num_key_value_heads"))
-    else:
-        size = fields.optional_count("global_head_dim")
-        # transformers ignores the field otherwise.
-        apart = fields.flag("attention_k_eq_v")
-        heads = fields.optional_count("num_global_key_value_heads") if apart else None
+        own = Fields(fields.source, layer if isinstance(layer, dict) else {}, {})
+        size, heads = (own.optional_count(name) for name in ("head_dim", "num_key_value_heads"))
+    elif fields.flag("attention_k_eq_v"):
+        heads = fields.optional_count("num_global_key_value_heads")
     return None if size is None else (heads or kv_heads, size)
 
 

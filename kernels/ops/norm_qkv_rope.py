@@ -64,18 +64,23 @@ def norm_qkv_rope_reference(
     qk_norm: QkNorm | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64."""
-    head_dim = rope.head_dim
-    every = linear_reference(x, qkv, norm).view(x.shape[0], -1, head_dim)
+    every = linear_reference(x, qkv, norm).view(x.shape[0], -1, rope.head_dim)
     q, k, v = every[:, :heads], every[:, heads : heads + kv_heads], every[:, -kv_heads:]
-    if qk_norm is not None and qk_norm.norms_v:
-        v = rms_norm_reference(v, Norm(torch.ones(head_dim, device=x.device), qk_norm.eps))
     if qk_norm is not None:
-        q, k = (
-            rms_norm_reference(one.reshape(len(x), -1, len(weight)), Norm(weight, qk_norm.eps))
-            for one, weight in ((q, qk_norm.q_weight), (k, qk_norm.k_weight))
+        ones = torch.ones(rope.head_dim, device=x.device)
+        weights = qk_norm.q_weight, qk_norm.k_weight, ones if qk_norm.norms_v else None
+        q, k, v = (
+            one if weight is None else _normed_heads(one, Norm(weight, qk_norm.eps))
+            for one, weight in zip((q, k, v), weights, strict=True)
         )
-        q, k = q.view(len(x), heads, -1), k.view(len(x), kv_heads, -1)
     return rotated_reference(q, rope, position), rotated_reference(k, rope, position), v
+
+
+def _normed_heads(rows: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """Each head of rows [batch, heads, D] normed, or all together, as the weight is long."""
+    size = len(norm.weight)
+    together = rows.reshape(len(rows), rows[0].numel() // size, size)
+    return rms_norm_reference(together, norm).view(rows.shape)
 
 
 @triton.jit
@@ -322,12 +327,11 @@ class NormQkvRope(NormedProduct):
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
     of one dtype (q of one that `check_output` allows; x may also be E4M3 with `x_scale` and FP8
     weights, `Product`), or the caches of float8 (kv_cache.py: divided by `scales`, rounded,
-    saturating); `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order,
-    or [(heads + kv_heads) * D, hidden] those of Q and K, with V = Wk n;
-    position int32 [1] on the device. `tile.rows` counts both rows of a pair. At a
-    position outside the cache only q is written, rotated as at the nearest position of the table.
-    QK-norm needs a float of workspace for each row of Q and K and each token, and a counter for
-    each of their heads.
+    saturating); `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
+    without those of V, V is Wk n, and without those of K too, only q is written. position int32 [1]
+    on the device. `tile.rows` counts both rows of a pair. At a position outside the cache only q is
+    written, rotated as at the nearest position of the table. QK-norm needs a float of workspace for
+    each row that it norms and each token, and a counter for each of their heads.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
@@ -354,9 +358,10 @@ class NormQkvRope(NormedProduct):
         batch = self._check()
         heads, head_dim = int(self.q.shape[1]), int(self.q.shape[2])
         kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
-        normed_heads = heads + kv_heads if qk_norm else 0
+        all_heads = heads + 2 * kv_heads if self._writes_rows else heads
+        normed_heads = min(heads + kv_heads, all_heads) if qk_norm else 0
         if qk_norm is not None and qk_norm.norms_v:
-            normed_heads += kv_heads
+            normed_heads = all_heads
         workspace.check(normed_heads * head_dim * batch, normed_heads, self.x.device)
         norms = (None, None) if qk_norm is None else (qk_norm.q_weight, qk_norm.k_weight)
         qk_eps = 0.0 if qk_norm is None else qk_norm.eps
@@ -368,7 +373,7 @@ class NormQkvRope(NormedProduct):
         outputs = self.q, self.k_cache, self.v_cache, *(self.scales or (None, None))
         return self.launched(
             (_norm_qkv_rope_kernel, _norm_qkv_rope_batched_kernel),
-            (heads + 2 * kv_heads) * triton.cdiv(head_dim // 2, self.tile.rows // 2),
+            all_heads * triton.cdiv(head_dim // 2, self.tile.rows // 2),
             self.qkv,
             (*rotation, *norms, *outputs, workspace.partials, workspace.counters),
             (qk_eps, capacity, rope.positions),
@@ -394,7 +399,7 @@ class NormQkvRope(NormedProduct):
             )
         heads, head_dim = int(q.shape[1]), int(q.shape[2])
         kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
-        if qkv.rows not in [(heads + count * kv_heads) * head_dim for count in (1, 2)]:
+        if qkv.rows not in [(heads + count * kv_heads) * head_dim for count in (0, 1, 2)]:
             raise ValueError(
                 f"qkv of {qkv.rows} rows: {heads} heads of q and {kv_heads} each of k and v of "
                 f"{head_dim} rows need {(heads + 2 * kv_heads) * head_dim}"
@@ -427,12 +432,18 @@ class NormQkvRope(NormedProduct):
         """Whether one norm covers all heads of Q, and one all of K."""
         return self.qk_norm is not None and self.qk_norm.q_weight.numel() != self.q.shape[2]
 
+    @property
+    def _writes_rows(self) -> bool:
+        """Whether the matrix has rows of K."""
+        return self.qkv.rows > self.q.shape[1] * self.q.shape[2]
+
     def inputs(self, position: int) -> Tensors:
         matrix = *parameters(self.norm), *parameters(self.qkv)
         return self.x, *self.scales_of_x, *matrix, *(self.scales or ())
 
     def outputs(self, position: int) -> Tensors:
-        return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
+        rows = self.k_cache[:, :, position], self.v_cache[:, :, position]
+        return self.q, *(rows if self._writes_rows else ())
 
     def reference(self, position: int) -> Tensors:
         q, *rows = norm_qkv_rope_reference(
@@ -442,8 +453,10 @@ class NormQkvRope(NormedProduct):
             self.rope,
             position,
             self.q.shape[1],
-            self.k_cache.shape[1],
+            self.k_cache.shape[1] if self._writes_rows else 0,
             self.qk_norm,
         )
+        if not self._writes_rows:
+            return (q,)
         written = zip(rows, self.scales or (None, None), strict=True)
         return q, *(codes(row, self.k_cache.dtype, scale) for row, scale in written)

@@ -144,9 +144,6 @@ class RmsNormResidual(KernelOperation):
             num_warps=row_warps(block),
         )
 
-    def inputs(self, position: int) -> Tensors:
-        return self.x, *self.weights, *(() if self.factor is None else (self.factor,))
-
     def outputs(self, position: int) -> Tensors:
         return () if self.out is None else (self.out,)
 

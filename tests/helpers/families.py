@@ -152,6 +152,16 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
     "gemma4": _GEMMA4,
     "gemma4-own-values": _GEMMA4
     | {"attention_k_eq_v": False, "num_global_key_value_heads": None, "attention_bias": True},
+    "gemma4-inputs": _GEMMA4
+    | {
+        "attention_k_eq_v": False,
+        "num_global_key_value_heads": None,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "hidden_size_per_layer_input": 24,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+    },
     "olmo2": _OLMO2,
     "olmo2-one-head": _OLMO2 | {"num_attention_heads": 1, "num_key_value_heads": 1},
     "olmo3": _OLMO2

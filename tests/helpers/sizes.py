@@ -71,6 +71,8 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         chosen=draw(st.integers(1, experts)) if experts else 0,
         expert_intermediate=draw(st.integers(1, 60_000)) if experts else 0,
         shared_intermediate=draw(st.integers(0, 60_000)) if experts else 0,
+        input_width=draw(st.one_of(st.just(0), st.integers(1, 1000))),
+        inputs_width=draw(st.one_of(st.just(0), st.integers(1, 20_000))),
         other_kv_heads=other_kv_heads,
         other_head_dim=2 * draw(st.integers(16, 256)) if other_kv_heads else 0,
     )

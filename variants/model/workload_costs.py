@@ -54,11 +54,13 @@ _NARROW = VariantSpec("fused", weight_format="fp8_e4m3")
 # CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
 _LISTED_ID_BYTES = 36
 _FP32_BYTES = 4
+_TABLES = nn.Embedding | QuantizedEmbedding
 
 
 def weight_bytes_read(model: Any, batch: int) -> int:
     """Bytes of weights that a step for `batch` sequences reads from memory."""
-    table = weight_tensors(model.get_input_embeddings())
+    modules = (module for module in model.modules() if isinstance(module, _TABLES))
+    table = [tensor for module in modules for tensor in weight_tensors(module)]
     head = model.get_output_embeddings()
     read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
     looked_up = {id(tensor) for tensor in table} - read
@@ -183,11 +185,10 @@ class StepFlops:
 def _multiplied_elements(model: nn.Module) -> int:
     """Elements of the weight matrices of all modules but the embedding tables, that one sequence
     is multiplied by."""
-    tables = nn.Embedding | QuantizedEmbedding
     weights = (
         module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
         for module in model.modules()
-        if not isinstance(module, tables)
+        if not isinstance(module, _TABLES)
     )
     count, chosen = expert_counts(model.config)
     return expert_elements(model) * chosen // count + sum(

@@ -167,6 +167,23 @@ def test_v_has_a_norm_without_a_weight_and_may_be_k(
         assert all(map(torch.equal, case.expected(1), expected))
 
 
+@pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[5]])
+def test_without_rows_of_k_only_q_is_written(
+    shape: Shape, qk: bool, inputs, assert_close, assert_reset
+) -> None:
+    make = inputs(torch.float32)
+    case = Case(make, shape, 1, qk=qk)
+    expected = case.expected(1)[0]
+    rows = slice(shape.heads * shape.head_dim)
+    parts = (None if one is None else one[rows] for one in case.qkv.pointers)
+    case.qkv = WeightMatrix(*parts)
+    q, *caches = case.run()
+    assert_close(q, expected)
+    assert all(cache.isnan().all() for cache in caches)
+    assert_reset(case.workspace)
+
+
 @pytest.mark.parametrize(
     ("format", "dtype"), [*zip(("fp8_e4m3", "fp8_e5m2", "int8"), DTYPES, strict=True)]
 )

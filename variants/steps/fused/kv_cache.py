@@ -30,7 +30,8 @@ _MOST_EXPONENT = 126
 @dataclass(frozen=True, slots=True)
 class KvCache:
     """`k` (rotated) and `v` of each layer: [batch, KV heads, capacity, head_dim] in the model's
-    dtype or in float8; `all_scales` float32 [batch, KV heads] each, none without scales."""
+    dtype or in float8, the same for layers that share them; `all_scales` float32 [batch, KV heads]
+    each, none without scales."""
 
     k: tuple[torch.Tensor, ...]
     v: tuple[torch.Tensor, ...]
@@ -91,15 +92,18 @@ def new_kv_cache(
 ) -> KvCache:
     """An empty cache in `format`; None: the model's dtype."""
     dtype = parts.dtype if format is None else NARROW_DTYPES[format]
-    shapes = [(batch, each.kv_heads, capacity, each.head_dim) for each in parts.layers]
-    k, v = (
-        tuple(torch.zeros(shape, dtype=dtype, device=parts.device) for shape in shapes)
-        for _ in range(2)
-    )
-    if format != "fp8_e4m3":
-        return KvCache(k, v)
-    scales = (torch.ones(2, *shape[:2], device=parts.device) for shape in shapes)
-    return KvCache(k, v, tuple(KvScales(*each) for each in scales))
+    rows: list[torch.Tensor] = []
+    scales: list[KvScales] = []
+    for layer in parts.layers:
+        if layer.kv_from is None:
+            shape = (2, batch, layer.kv_heads, capacity, layer.head_dim)
+            rows.append(torch.zeros(shape, dtype=dtype, device=parts.device))
+            scales.append(KvScales(*torch.ones(shape[:3], device=parts.device)))
+        else:
+            rows.append(rows[layer.kv_from])
+            scales.append(scales[layer.kv_from])
+    k, v = (tuple(each[index] for each in rows) for index in range(2))
+    return KvCache(k, v, tuple(scales) if format == "fp8_e4m3" else ())
 
 
 class _Filling(DynamicCache):  # type: ignore[misc]
@@ -139,7 +143,8 @@ def prefill(model: Any, ids: torch.Tensor, cache: KvCache) -> torch.Tensor:
     """
     past = _Filling(model.config, cache, ids.shape[1])
     output = model(input_ids=ids, past_key_values=past, use_cache=True, logits_to_keep=1)
-    if past.filled != list(range(len(cache.k))):
-        raise ValueError(f"{len(past.filled)} layers: this cache has {len(cache.k)}")
+    layers = len({one.data_ptr() for one in cache.k})
+    if past.filled != list(range(layers)):
+        raise ValueError(f"{len(past.filled)} layers: this cache has {layers}")
     logits: torch.Tensor = output.logits
     return logits[:, -1]

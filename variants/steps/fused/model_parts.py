@@ -44,5 +44,6 @@ def fused_model(model: Any) -> FusedModel:
         heads=heads,
         scale=float(decoder.layers[0].self_attn.scaling),
         dtype=model.dtype,
+        layer_inputs=family.inputs(decoder),
     )
     return family.whole(model.config, parts)

@@ -27,13 +27,14 @@ class StepBuffers:
 
     A generation has `tokens` int64 [batch, capacity + 1], the id at each position, and `position`
     int32 [1], the number of tokens in the KV cache. A step has the residual stream `x`
-    [batch, hidden], `q` and `attended` (flat, as many as the layer with the longest heads has),
-    `activation` (flat, as many as the widest MLP has between its halves), `router_logits` [layers
-    with experts, batch, experts], float32 if they are corrected, `expert_outputs` float32 [batch,
-    chosen, hidden] of a batch, `shared` (flat) and `shared_gate` [batch, 1] of the MLP beside the
-    experts, and `logits` float32 [batch, vocabulary]. With narrow weights, norms of their own,
-    fused attention and SwiGLU give `normed_half`, `attended`, `activation` and `shared` in float16,
-    in which the next product multiplies.
+    [batch, hidden], the `layer_inputs` and, before the sum, `projected_inputs` [batch, layers *
+    width], `input_gate` [batch, width], `q` and `attended` (flat, as many as the layer with the
+    longest heads has), `activation` (flat, as many as the widest MLP has between its halves),
+    `router_logits` [layers with experts, batch, experts], float32 if they are corrected,
+    `expert_outputs` float32 [batch, chosen, hidden] of a batch, `shared` (flat) and `shared_gate`
+    [batch, 1] of the MLP beside the experts, and `logits` float32 [batch, vocabulary]. With narrow
+    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
+    `activation` and `shared` in float16, in which the next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
@@ -50,6 +51,9 @@ class StepBuffers:
     attended: torch.Tensor
     activation: torch.Tensor
     router_logits: torch.Tensor
+    layer_inputs: torch.Tensor
+    projected_inputs: torch.Tensor
+    input_gate: torch.Tensor
     expert_outputs: torch.Tensor
     shared: torch.Tensor
     shared_gate: torch.Tensor
@@ -132,6 +136,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     mixtures = parts.mixtures
     experts, chosen = (mixtures[0].count, mixtures[0].chosen) if mixtures else (0, 0)
     corrected = any(each.correction is not None for each in mixtures)
+    inputs = parts.layer_inputs.width if parts.layer_inputs else 0
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
         position=torch.zeros(1, dtype=torch.int32, device=parts.device),
@@ -146,6 +151,9 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
             dtype=torch.float32 if corrected else parts.dtype,
             device=parts.device,
         ),
+        layer_inputs=zeros(len(parts.layers) * inputs),
+        projected_inputs=zeros(len(parts.layers) * inputs),
+        input_gate=zeros(inputs),
         expert_outputs=zeros(chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
         shared=zeros(parts.shared.width if parts.shared else 0, dtype=gated).flatten(),
         shared_gate=zeros(1),
@@ -183,6 +191,8 @@ def step_workspace(
             ]
     if parts.dense is not None:
         needs.append(split_workspace(parts.dense.down, tiles["down"], batch))
+    if (own := parts.layers[0].own_input) is not None:
+        needs.append(split_workspace(own.down, tiles["input_projection"], batch))
     if parts.mixtures:
         needs.append(split_workspace(parts.mixtures[0].router, tiles["router"], batch))
     if parts.shared is not None:

@@ -44,7 +44,9 @@ class Float8Cache(DynamicCache):
 
     def quantise(self) -> None:
         for index, layer in enumerate(self.layers):
-            layer.keys, layer.values = self._pair(index, layer.keys, layer.values)
+            # None of one that reads those of another.
+            if layer.keys is not None:
+                layer.keys, layer.values = self._pair(index, layer.keys, layer.values)
         self._quantising = True
 
     def update(self, keys: Any, values: Any, index: int, *rest: Any, **more: Any) -> Any:

@@ -56,6 +56,7 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "gemma2",
         "gemma3",
         "gemma4",
+        "gemma4-inputs",
         "glm4",
         "granite",
         "cohere2",
@@ -99,7 +100,9 @@ def test_awkward_positions_up_to_the_caches_end(context: int, new_tokens: int, d
 
 
 @pytest.mark.parametrize("left_out", [*FUSIONS, "norm-residual", "-".join(FUSIONS)])
-@pytest.mark.parametrize("family", ["qwen3-biased", "olmo3", "gemma2", "gemma4", "cohere2"])
+@pytest.mark.parametrize(
+    "family", ["qwen3-biased", "olmo3", "gemma2", "gemma4", "gemma4-inputs", "cohere2"]
+)
 def test_what_is_left_out_changes_no_token(family: str, left_out: str, device: str) -> None:
     loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
@@ -238,6 +241,7 @@ def test_norms_of_a_batch_are_launches_of_their_own(
         ("olmo3", "", 7 * 2 + 2),
         ("gemma2", "", 7 * 2 + 2),
         ("gemma4", "", 7 * 3 + 2),
+        ("gemma4-inputs", "", 11 * 4 + 5),
         ("glm4", "", 7 * 2 + 2),
         ("cohere2", "", 6 * 2 + 3),
         ("qwen3-moe", "", 6 * 2 + 2),

@@ -43,6 +43,21 @@ def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) ->
     assert k.is_contiguous()
 
 
+@pytest.mark.parametrize("format", [None, "fp8_e4m3"])
+def test_layers_have_heads_of_their_own_or_rows_of_another(format: Any, device: str) -> None:
+    parts = fused_model(build("gemma4-inputs", device=device))
+    cache = new_kv_cache(parts, 3, 10, format)
+    assert [layer.kv_from for layer in parts.layers] == [None, None, 0, 1]
+    for index, size in enumerate((32, 48, 32, 48)):
+        for one in cache.layer(index):
+            assert one.shape == (3, 2, 10, size)
+            assert one.is_contiguous()
+    addresses = [one.data_ptr() for one in (*cache.k, *cache.v)]
+    assert addresses[:2] + addresses[4:6] == addresses[2:4] + addresses[6:]
+    assert len(set(addresses)) == 4
+    assert all(cache.scales(index) is cache.scales(index + 2) for index in range(2))
+
+
 @pytest.mark.parametrize("length", [1, 9])
 def test_a_prompt_goes_to_its_positions_and_nowhere_else(length: int, device: str) -> None:
     past = prefilled("llama-tied", 2, length, device)
@@ -114,7 +129,7 @@ def test_a_layer_of_fewer_tokens_than_the_prompt_is_refused(device: str) -> None
 def test_a_cache_of_more_layers_is_refused(device: str) -> None:
     model = build("llama2", device=device)
     cache = nan_cache("llama2", 2, 9, device)
-    other = KvCache(*((*one, one[0]) for one in (cache.k, cache.v)))
+    other = KvCache(*((*one, one[0].clone()) for one in (cache.k, cache.v)))
     with pytest.raises(ValueError, match="2 layers: this cache has 3"):
         prefill(model, prompt_ids("llama2", 2, 5).to(device), other)
 

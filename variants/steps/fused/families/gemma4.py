@@ -1,16 +1,17 @@
 """Gemma 4 (text, dense): as Gemma 3, with weights of norms as they are, a norm of V, and a factor
-for each layer. Layers without a window have heads of their own, and V may be K before its norm."""
+for each layer. Layers without a window have heads of their own, and V may be K before its norm.
+In E2B and E4B each layer has an input of its own, and the last ones read K and V of others."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from decodescope.kernels.host.weights import Norm, QkNorm
-from decodescope.variants.steps.fused.blocks import FusedLayer
+from decodescope.kernels.host.weights import Norm
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, LayerInputs
 from decodescope.variants.steps.fused.families.family import Family
-from decodescope.variants.steps.fused.families.gemma import whole
-from decodescope.variants.steps.fused.families.llama import dense_mlp
-from decodescope.variants.steps.fused.merging import matrix_of
+from decodescope.variants.steps.fused.families.gemma import layer_with, whole
+from decodescope.variants.steps.fused.merging import matrix_of, scaled_rows
 
 
 def _norm(module: Any) -> Norm:
@@ -18,21 +19,23 @@ def _norm(module: Any) -> Norm:
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
-    attention = layer.self_attn
-    q_norm, k_norm = _norm(attention.q_norm), _norm(attention.k_norm)
-    projections = attention.q_proj, attention.k_proj, attention.v_proj
-    return FusedLayer(
-        input_norm=_norm(layer.input_layernorm),
-        qkv=matrix_of(*(each for each in projections if each is not None)),
-        qk_norm=QkNorm(q_norm.weight, k_norm.weight, q_norm.eps, norms_v=True),
-        o=matrix_of(attention.o_proj),
-        mlp_norm=_norm(layer.pre_feedforward_layernorm),
-        mlp=dense_mlp(layer.mlp, "gelu_tanh"),
-        window=window,
+    attention, config = layer.self_attn, layer.config
+    read, kv_from = layer_with(layer, window, _norm), None
+    if attention.is_kv_shared_layer:
+        kinds = zip(config.layer_types, config.kv_sharing_modes, strict=True)
+        kv_from = [*kinds].index((attention.layer_type, "store"))
+    if config.hidden_size_per_layer_input:
+        gate, projection = layer.per_layer_input_gate, layer.per_layer_projection
+        own = DenseMlp(matrix_of(gate), matrix_of(projection), "gelu_tanh")
+        norm = _norm(layer.post_per_layer_input_norm)
+        read = replace(read, own_input=own, own_input_norm=norm)
+    assert read.qk_norm is not None
+    return replace(
+        read,
+        qk_norm=replace(read.qk_norm, norms_v=True),
         rope=attention.layer_type,
-        attention_output_norm=_norm(layer.post_attention_layernorm),
-        mlp_output_norm=_norm(layer.post_feedforward_layernorm),
         factor=layer.layer_scalar,
+        kv_from=kv_from,
     )
 
 
@@ -41,11 +44,23 @@ def _reasons(config: Any) -> Iterator[str]:
         yield "use_bidirectional_attention all (only attention to earlier tokens)"
     if config.enable_moe_block:
         yield "enable_moe_block (only dense MLPs)"
-    if config.hidden_size_per_layer_input:
-        yield f"hidden_size_per_layer_input {config.hidden_size_per_layer_input} (only 0)"
-    if config.num_kv_shared_layers:
-        yield f"num_kv_shared_layers {config.num_kv_shared_layers} (only 0)"
 
 
-GEMMA4 = Family(_layer, _reasons, _norm, partial(whole, caps_scores=False), activation="gelu_tanh")
+def _inputs(decoder: Any) -> LayerInputs | None:
+    config, share = decoder.config, 2.0**-0.5
+    width = config.hidden_size_per_layer_input
+    if not width:
+        return None
+    norm = _norm(decoder.per_layer_projection_norm)
+    return LayerInputs(
+        scaled_rows(matrix_of(decoder.embed_tokens_per_layer), share * width**0.5),
+        matrix_of(decoder.per_layer_model_projection),
+        # Of the product times hidden^-0.5.
+        Norm(share * norm.weight.float(), norm.eps * config.hidden_size),
+    )
+
+
+GEMMA4 = Family(
+    _layer, _reasons, _norm, partial(whole, caps_scores=False), _inputs, activation="gelu_tanh"
+)
 FAMILIES = {"gemma4_text": GEMMA4}

@@ -61,16 +61,17 @@ def _queries(
         return q
     q, k, v = _projected(builder, f"{path}/qkv", layer, source, q)
     if norms is not None:
-        if norms.norms_v:
+        if norms.norms_v and layer.written_heads:
             # First: V may be K before its norm.
             norm = Norm(torch.ones_like(norms.k_weight), norms.eps)
             read, v = v, _heads(builder, builder.buffers.v, layer.kv_heads, layer)
             builder.add(f"{path}/qk_norm", RmsNorm(read, norm, v))
-        for rows_of, weight in ((q, norms.q_weight), (k, norms.k_weight)):
+        for rows_of, weight in ((q, norms.q_weight), (k, norms.k_weight))[: layer.qkv_parts]:
             normed = rows_of.flatten(1) if together else rows_of
             builder.add(f"{path}/qk_norm", RmsNorm(normed, Norm(weight, norms.eps), normed))
     builder.add(f"{path}/rope", Rotate(q, k, plan.ropes[layer.rope], position))
-    builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
+    if layer.written_heads:
+        builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
     return q
 
 
@@ -79,8 +80,8 @@ def _projected(
 ) -> Tensors:
     """Q, K and V [batch, heads, head_dim] as the products give them; Q is contiguous, in `q`."""
     buffers, tile = builder.buffers, builder.tiles["qkv"]
-    k, v = (_heads(builder, one, layer.kv_heads, layer) for one in (buffers.k, buffers.v))
-    outputs = [q, k, v][: 2 if layer.values_are_keys else 3]
+    k, v = (_heads(builder, one, layer.written_heads, layer) for one in (buffers.k, buffers.v))
+    outputs = [q, k, v][: layer.qkv_parts]
     if not builder.spec.uses("qkv"):
         rows = [out[0].numel() for out in outputs]
         for weight, out in zip(row_blocks(layer.qkv, rows), outputs, strict=True):
@@ -89,20 +90,19 @@ def _projected(
         joined = builder.rows(buffers.qkv, layer.qkv.rows)
         builder.linear(path, source, layer.qkv, joined, tile)
         heads = joined.view(len(q), -1, layer.head_dim)
-        first, *outputs = torch.split(heads, [out.shape[1] for out in outputs], dim=1)
-        if first.is_contiguous():
-            q = first
-        else:
-            builder.call(path, q.copy_, first)
-        outputs = [q, *outputs]
-    return outputs[0], outputs[1], outputs[-1]
+        outputs = [*torch.split(heads, [out.shape[1] for out in outputs], dim=1)]
+        if not outputs[0].is_contiguous():
+            builder.call(path, q.copy_, outputs[0])
+            outputs[0] = q
+    return (*outputs[:2], outputs[-1]) if layer.written_heads else (outputs[0], k, v)
 
 
 def _heads(
     builder: StepBuilder, buffer: torch.Tensor, heads: int, layer: FusedLayer
 ) -> torch.Tensor:
     """The first elements of a flat `buffer` as [batch, heads, head_dim]."""
-    return builder.rows(buffer, heads * layer.head_dim).view(-1, heads, layer.head_dim)
+    rows = builder.rows(buffer, heads * layer.head_dim)
+    return rows.view(len(rows), heads, layer.head_dim)
 
 
 def _attended(

@@ -37,7 +37,8 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
         activation = _gated(builder, path, source, mlp, *memory_of)
         memory = activation, mlp.down, builder.tiles["down"]
         norm = layer.mlp_output_norm
-        builder.add_product(f"{path}/down_proj", *memory, norm, norm_path, layer.factor)
+        factor = layer.factor if layer.own_input is None else None
+        builder.add_product(f"{path}/down_proj", *memory, norm, norm_path, factor)
 
 
 def _gated(

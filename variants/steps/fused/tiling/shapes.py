@@ -22,6 +22,9 @@ TiledOperation = Literal[
     "experts_gate_up",
     "experts_down",
     "shared_down",
+    "layer_inputs",
+    "input_gate",
+    "input_projection",
     "head",
 ]
 # The tile of each operation of a step that has one; all layers share it.
@@ -57,6 +60,7 @@ class StepShapes:
     than that of FP8. `fp8_x`: products with narrow weights read E4M3 activations. `packed_experts`:
     experts have 4 bits, and their elements 0 bytes. Some layers may have `other_kv_heads` of
     `other_head_dim` in attention, 0 if all are alike: all other operations share a tile.
+    `input_width` is that of a layer's own input, 0 without one, `inputs_width` that of all.
     """
 
     hidden: int
@@ -80,6 +84,8 @@ class StepShapes:
     packed_experts: bool = False
     other_kv_heads: int = 0
     other_head_dim: int = 0
+    input_width: int = 0
+    inputs_width: int = 0
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
@@ -94,6 +100,7 @@ class StepShapes:
             "other_attention": self.kv_bytes,
             "head": self.head_bytes,
             "router": self.activation_bytes,
+            "layer_inputs": self.activation_bytes,
         }
         if self.packed_experts and operation in ("experts_gate_up", "experts_down"):
             return 0
@@ -179,6 +186,13 @@ DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
     "shared_down": TileDeclaration(
         lambda sizes: Shape(sizes.hidden, sizes.shared_intermediate), 64 * _KB, splits=True
     ),
+    "layer_inputs": TileDeclaration(
+        lambda sizes: Shape(sizes.inputs_width, sizes.hidden), 32 * _KB
+    ),
+    "input_gate": TileDeclaration(lambda sizes: Shape(sizes.input_width, sizes.hidden), 4 * _KB),
+    "input_projection": TileDeclaration(
+        lambda sizes: Shape(sizes.hidden, sizes.input_width), 4 * _KB, splits=True
+    ),
     "experts_gate_up": TileDeclaration(_experts_gate_up, 8 * _KB, least_rows=2),
     "experts_down": TileDeclaration(_experts_down, 24 * _KB, 768),
 }
@@ -220,6 +234,8 @@ def step_shapes(
         packed_experts=experts is not None and experts.down.format == "mxfp4",
         other_kv_heads=other.kv_heads if other else 0,
         other_head_dim=other.head_dim if other else 0,
+        input_width=model.layer_inputs.width if model.layer_inputs else 0,
+        inputs_width=model.layer_inputs.projection.rows if model.layer_inputs else 0,
     )
 
 

@@ -48,8 +48,9 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         block = tile.columns * lanes * 2 * shapes.kv_bytes
         assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
+    splitting = "o", "down", "shared_down", "input_projection"
     routes_batch = operation == "router" and shapes.batch > 1
-    assert tile.splits == 1 or routes_batch or operation in ("o", "down", "shared_down")
+    assert tile.splits == 1 or routes_batch or operation in splitting
     if shapes.batch > 1:
         assert tile.rows >= 16
         assert tile.columns >= 16
