@@ -5,13 +5,15 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.shape import StepShape
 from decodescope.analyzer.modelling.step_work import role_work
+from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.model_costs import captured_model
 from decodescope.variants.model.mxfp4_experts import packed_experts
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
-from decodescope.variants.model.workload_costs import weight_bytes_read
+from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from tests.helpers.recordings import capture
 
 # Parameter counts as the model cards give them.
@@ -77,3 +79,12 @@ def test_the_limit_of_a_run_counts_the_weights_that_a_step_reads(name: str, vari
     assert model is not None
     work = role_work(model.shape, StepShape(1, 129), model.weights)
     assert sum(role.weight_bytes for role in work.values()) == read
+
+
+@pytest.mark.parametrize("name", list(PUBLISHED))
+def test_the_limit_of_a_run_counts_the_k_and_v_of_every_layer(name: str) -> None:
+    """At a length that is inside every window."""
+    shape = read_model_config(presets()[name].hub_id)
+    work = role_work(shape, StepShape(3, 3 * 100), model_weights(shape))
+    kv = KvBytes(built(name).config, batch=3, element_bytes=2)
+    assert sum(role.kv_bytes for role in work.values()) == kv.at(100)
