@@ -45,8 +45,8 @@ _GEMMA = _with(
 
 _GEMMA4 = {key: value for key, value in _GEMMA.items() if key != "query_pre_attn_scalar"} | {
     "model_type": "gemma4_text", "num_attention_heads": 4, "num_key_value_heads": 2,
-    "num_hidden_layers": 3, "global_head_dim": 48, "num_global_key_value_heads": 1,
-    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+    "global_head_dim": 48, "num_global_key_value_heads": 1,
+    "layer_types": ["sliding_attention", "full_attention"],
     "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 5.0,
     "vocab_size_per_layer_input": 101,
     "rope_parameters": {
@@ -150,10 +150,9 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
         },
     },
     "gemma4": _GEMMA4,
-    "gemma4-own-values": _GEMMA4
-    | {"attention_k_eq_v": False, "num_global_key_value_heads": None, "attention_bias": True},
     "gemma4-inputs": _GEMMA4
     | {
+        "attention_bias": True,
         "attention_k_eq_v": False,
         "num_global_key_value_heads": None,
         "num_hidden_layers": 4,

@@ -240,7 +240,7 @@ def test_norms_of_a_batch_are_launches_of_their_own(
         ("granite", "", 5 * 2 + 2),
         ("olmo3", "", 7 * 2 + 2),
         ("gemma2", "", 7 * 2 + 2),
-        ("gemma4", "", 7 * 3 + 2),
+        ("gemma4", "", 7 * 2 + 2),
         ("gemma4-inputs", "", 11 * 4 + 5),
         ("glm4", "", 7 * 2 + 2),
         ("cohere2", "", 6 * 2 + 3),

@@ -62,6 +62,7 @@ FAMILIES = (
     "gemma2",
     "gemma3",
     "gemma4",
+    "gemma4-inputs",
     "granite",
     "glm4",
     "cohere2",
