@@ -147,7 +147,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     fields = _decoder_fields(config, source)
     kind = str(fields.get("model_type") or "")
     family = families().get(kind, Family())
-    _check_known(fields)
+    _check_known(fields, family)
     layers = fields.count("num_hidden_layers", "n_layer", "num_layers")
     if layers > _MAX_LAYERS:
         raise fields.error(f"num_hidden_layers is {layers}, more than {_MAX_LAYERS}")
@@ -194,6 +194,9 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         sinks=family.sinks,
         global_heads=_global_heads(fields, kinds, kv_heads),
         keys_are_values=fields.flag("attention_k_eq_v") or False,
+        kv_shared_layers=fields.optional_count("num_kv_shared_layers", least=0) or 0,
+        wide_mlp=fields.flag("use_double_wide_mlp") or False,
+        layer_input=fields.optional_count("hidden_size_per_layer_input", least=0) or 0,
         experts=experts,
         latent=latent,
         linear=_linear(fields) if "linear" in kinds else None,
@@ -201,11 +204,12 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     )
 
 
-def _check_known(fields: Fields) -> None:
+def _check_known(fields: Fields, family: Family) -> None:
     if fields.flag("is_encoder_decoder"):
         raise fields.error("is_encoder_decoder is true", "give the config.json of a decoder")
     for name in _UNKNOWN_FIELDS:
-        if fields.values.get(name):
+        known = family.layer_inputs and name == "hidden_size_per_layer_input"
+        if fields.values.get(name) and not known:
             raise fields.error(
                 f"{name}: the bytes of such layers are not known",
                 "known are full, sliding, latent and gated linear attention, MLPs and experts",

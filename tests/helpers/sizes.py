@@ -34,8 +34,13 @@ def preset_shapes(
         experts=experts,
         chosen=config.get("num_experts_per_tok", 0),
         expert_intermediate=width if experts else 0,
-        other_kv_heads=config.get("num_global_key_value_heads", 0),
+        other_kv_heads=config.get(
+            "num_global_key_value_heads",
+            config["num_key_value_heads"] if "global_head_dim" in config else 0,
+        ),
         other_head_dim=config.get("global_head_dim", 0),
+        input_width=config.get("hidden_size_per_layer_input", 0),
+        inputs_width=config.get("hidden_size_per_layer_input", 0) * config["num_hidden_layers"],
     )
 
 

@@ -85,6 +85,12 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
          "num_global_key_value_heads": 1,
          "layer_types": ["sliding_attention", "full_attention"] * 2},
     ),
+    "gemma4 with inputs": (
+        "gemma4_text",
+        {"hidden_size_per_layer_input": 28, "vocab_size_per_layer_input": 311,
+         "global_head_dim": 48, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
+         "layer_types": ["sliding_attention", "full_attention"] * 2},
+    ),
     "olmo2": ("olmo2", {"head_dim": None}),
     "glm4": ("glm4", {"attention_bias": True}),
     "starcoder2": ("starcoder2", {"head_dim": None, "use_bias": True}),
@@ -130,7 +136,7 @@ def test_bundled_models_agree_with_the_presets() -> None:
         assert shape.hidden == preset.config["hidden_size"]
         assert shape.head_dim == preset.config["head_dim"]
         agreed += 1
-    assert agreed == 12
+    assert agreed == 13
 
 
 @pytest.mark.parametrize("family", FAMILIES)
