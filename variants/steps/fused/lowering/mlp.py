@@ -36,7 +36,9 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
         memory_of = builder.buffers.activation, builder.tiles["gate_up"]
         activation = _gated(builder, path, source, mlp, *memory_of)
         memory = activation, mlp.down, builder.tiles["down"]
-        builder.add_product(f"{path}/down_proj", *memory, layer.mlp_output_norm, norm_path)
+        norm = layer.mlp_output_norm
+        factor = layer.factor if layer.own_input is None else None
+        builder.add_product(f"{path}/down_proj", *memory, norm, norm_path, factor)
 
 
 def _gated(

@@ -140,7 +140,7 @@ def _write_once(line: str) -> None:
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     shape = shapes.shape(operation)
     element_bytes = shapes.element_bytes(operation)
-    narrow = element_bytes == 1 and operation != "attention"
+    narrow = element_bytes == 1 and not operation.endswith("attention")
     return TileKey(
         operation,
         shape.rows,
