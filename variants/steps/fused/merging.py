@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.packing import Packing
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
 
@@ -38,7 +39,8 @@ def scaled_rows(matrix: WeightMatrix, factor: float) -> WeightMatrix:
     data, scale, bias = matrix.pointers
     if scale is None:
         scale = torch.ones(matrix.rows, dtype=torch.float32, device=data.device)
-    return WeightMatrix(data, scale * factor, None if bias is None else bias * factor)
+    bias = None if bias is None else bias * factor
+    return WeightMatrix(data, scale * factor, bias, matrix.packing)
 
 
 def matrix_of(*modules: nn.Module) -> WeightMatrix:
@@ -59,9 +61,10 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     if formats == {None}:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
     scaled = all(part.scale is not None for part in modules)
-    return WeightMatrix(
-        _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
-    )
+    # Modules of one format that read the same x are packed alike.
+    packing: Packing | None = modules[0].packing
+    scale = _merged(modules, "scale") if scaled else None
+    return WeightMatrix(_merged(modules, "data"), scale, bias, packing)
 
 
 def experts_of(part: Any) -> WeightMatrix:

@@ -122,7 +122,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=parts.device)
 
-    narrow = parts.layers[0].o.data.element_size() == 1
+    narrow = parts.layers[0].o.narrow
     widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
     multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
     half = torch.float16 if multiplied_in_half else parts.dtype
