@@ -127,7 +127,9 @@ class VariantSpec:
 
     def __post_init__(self) -> None:
         if (self.narrow or self.kv_format) and self.kernels != "fused":
-            raise InputError(f"variant {self.kernels}: only fused kernels read FP8, INT8 and 4 bits")
+            raise InputError(
+                f"variant {self.kernels}: only fused kernels read FP8, INT8 and 4 bits"
+            )
         for word in ("head16", "embedding8"):
             if getattr(self, word) and not self.narrow:
                 raise InputError(

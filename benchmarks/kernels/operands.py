@@ -9,13 +9,7 @@ import torch
 from benchmarks.harness.errors import relative_error
 from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.kernels.host.weights import (
-    NarrowFormat,
-    Norm,
-    QkNorm,
-    WeightMatrix,
-    narrow_matrix,
-)
+from decodescope.kernels.host.weights import NarrowFormat, Norm, QkNorm, WeightMatrix, narrow_matrix
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.spec import VariantSpec

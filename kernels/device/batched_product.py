@@ -46,8 +46,7 @@ def prefetch_rows(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     PDL: tl.constexpr,
-    WIDTH: tl.constexpr = 0,
-    SCALES: tl.constexpr = None,
+    LAYOUT: tl.constexpr,
 ):
     """Prefetch the first columns of this program's part of each row into the L2 cache.
 
@@ -57,8 +56,8 @@ def prefetch_rows(
     if PDL:
         LINE: tl.constexpr = _LINE_BYTES * 8 // w_ptr.dtype.element_ty.primitive_bitwidth
         STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
-        ROW: tl.constexpr = K if SCALES is None else WIDTH
-        ELEMENT: tl.constexpr = 1 if SCALES is None else PER_WORD
+        ROW: tl.constexpr = LAYOUT[0]
+        ELEMENT: tl.constexpr = 1 if LAYOUT[1] is None else PER_WORD
         lines = tl.arange(0, _PREFETCHED_COLUMNS // (LINE * ELEMENT))
         columns = split * (STEPS * BLOCK // ELEMENT) + lines * LINE
         pointers = w_ptr + rows[:, None] * ROW + tl.minimum(columns, ROW - 1)[None, :]
@@ -85,14 +84,12 @@ def batched_products(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     WORDS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
-    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, also with W of 4 bits: rows
-    of WIDTH words, SCALES and GROUP (`host/packing.py`)."""
+    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, also with W of 4 bits, of
+    which LAYOUT is more than the distance of two rows (`host/packing.py`)."""
     token = tl.arange(0, TOKENS)
-    if SCALES is not None:
+    if LAYOUT[1] is not None:
         return packed_gathered_products(
             w_ptr,
             rows,
@@ -103,9 +100,7 @@ def batched_products(
             K,
             BLOCK,
             SPLITS,
-            WIDTH,
-            SCALES,
-            GROUP,
+            LAYOUT,
         )
     return gathered_products(
         w_ptr,

@@ -66,9 +66,7 @@ def packed_gathered_products(
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
     """As `gathered_products`."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
@@ -80,7 +78,8 @@ def packed_gathered_products(
         tl.arange(0, BLOCK // CHUNK),
         tl.arange(0, BLOCK),
     )
-    w_rows = (w_ptr + rows * WIDTH)[:, None]
+    SCALES: tl.constexpr = LAYOUT[1]
+    w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
     x_rows = (x_ptr + token * K)[:, None]
     present = present[:, None]
     sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
@@ -93,7 +92,7 @@ def packed_gathered_products(
             known = (chunks < CHUNKS)[None, :]
             here = present & (columns < K)[None, :]
         codes = tl.load(w_rows + words[None, :], mask=inside, eviction_policy="evict_first")
-        scales = stored_scales(w_ptr, rows, chunks, known, K, WIDTH, SCALES, GROUP)
+        scales = stored_scales(w_ptr, rows, chunks, known, K, LAYOUT)
         x = tl.load(x_rows + columns[None, :], mask=here, other=0.0)
         if HALF:
             x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))

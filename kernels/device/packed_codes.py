@@ -61,15 +61,14 @@ def stored_scales(
     chunk,
     mask,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
     """The scales [R, chunks] of chunks of 32 columns as they are stored, of E4M3 two in each. rows
     [R] are row numbers from w_ptr on; `mask` [1, chunks] or None."""
     WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
-    places = (w_ptr + WORDS + rows * WIDTH)[:, None]
-    group = chunk[None, :] * CHUNK // GROUP
+    SCALES: tl.constexpr = LAYOUT[1]
+    places = (w_ptr + WORDS + rows * LAYOUT[0])[:, None]
+    group = chunk[None, :] * CHUNK // LAYOUT[2]
     if SCALES == "fp16":
         places = places.to(tl.pointer_type(tl.float16))
     elif SCALES == "e8m0":

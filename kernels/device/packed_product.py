@@ -5,10 +5,10 @@ as long as the memory, or longer. So two codes are taken out at once (`packed_co
 multiplied in pairs, as float16. A thread has chunks of 32 columns, 16 bytes of codes.
 
 x is scaled by a power of two for each chunk, such that its largest magnitude is 2^14 to 2^15. Its
-other numbers, and the sums of 16 columns, which are float16, keep the digits that float16 has. None
-overflows: 8 codes of at most 15 * 2^-24 (E2M1: 6 * 2^-14) times less than 2^15 are below 1 (96). The
-sums are then float32, times their scale and the power of two undone. The zero point of integers is
-subtracted from the sum of a chunk, times the sum of x in it.
+other numbers, and the sums of 16 columns, which are float16, keep the digits that float16 has. No
+sum overflows: 8 codes of at most 15 * 2^-24 (E2M1: 6 * 2^-14) times 2^15 at most are below 1 (at
+most 96). The sums of both halves of a pair are then float32, times their scale and the power of two
+undone. The zero point of integers times the sum of x in a chunk is subtracted from the chunk's sum.
 
 In a float32 model, codes and products are float32.
 """
@@ -38,25 +38,21 @@ def _block(
     rows,
     chunk,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
     MASKED: tl.constexpr,
 ):
     """The words [rows, chunks, 4] and the stored scales [rows, chunks] of chunks of columns."""
     word = tl.arange(0, 4)
-    first = w_ptr + rows[:, None, None] * WIDTH + chunk[None, :, None] * 4
+    first = w_ptr + rows[:, None, None] * LAYOUT[0] + chunk[None, :, None] * 4
     places = first + word[None, None, :]
     mask = None
     if MASKED:
         inside = chunk < (K + CHUNK - 1) // CHUNK
         mask = inside[None, :]
-        words = tl.load(
-            places, mask=inside[None, :, None], other=0, eviction_policy="evict_first"
-        )
+        words = tl.load(places, mask=inside[None, :, None], other=0, eviction_policy="evict_first")
     else:
         words = tl.load(places, eviction_policy="evict_first")
-    return words, stored_scales(w_ptr, rows, chunk, mask, K, WIDTH, SCALES, GROUP)
+    return words, stored_scales(w_ptr, rows, chunk, mask, K, LAYOUT)
 
 
 @triton.jit
@@ -205,9 +201,7 @@ def packed_blocks(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
     """The loads of `packed_products` before the previous kernel has ended: its first AHEAD blocks,
     then the first block of g, or a zero without g."""
@@ -217,9 +211,8 @@ def packed_blocks(
     chunk = split * (STEPS * BLOCK // CHUNK) + tl.arange(0, BLOCK // CHUNK)
     blocks = ()
     for step in tl.static_range(AHEAD):
-        masked: tl.constexpr = ANY or (UNEVEN and step == STEPS - 1)
         places = chunk + step * (BLOCK // CHUNK)
-        block = _block(w_ptr, rows, places, K, WIDTH, SCALES, GROUP, masked)
+        block = _block(w_ptr, rows, places, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1))
         blocks = blocks + (block,)  # type: ignore[assignment]  # noqa: RUF005
     g = 0.0
     if g_ptr is not None:
@@ -240,9 +233,7 @@ def packed_products(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
     """As `vector_products`; `first` is what `packed_blocks` gave."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
@@ -250,13 +241,13 @@ def packed_products(
     ANY: tl.constexpr = UNEVEN and SPLITS > 1
     CHUNKS: tl.constexpr = BLOCK // CHUNK
     ROWS: tl.constexpr = rows.shape[0]
+    SCALES: tl.constexpr = LAYOUT[1]
     PAIRS: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16 and not INTERPRETED
     squares = tl.zeros((CHUNKS,), tl.float32)
     total = tl.zeros((ROWS, CHUNKS), tl.float32)
     for step in tl.static_range(STEPS):
-        masked: tl.constexpr = ANY or (UNEVEN and step == STEPS - 1)
         chunk = split * (STEPS * CHUNKS) + step * CHUNKS + tl.arange(0, CHUNKS)
-        x = _columns(x_ptr, chunk, K, masked)
+        x = _columns(x_ptr, chunk, K, ANY or (UNEVEN and step == STEPS - 1))
         x0, x1, x2, x3 = (
             x[0].to(tl.float32),
             x[1].to(tl.float32),
@@ -265,7 +256,9 @@ def packed_products(
         )
         if g_ptr is not None:
             squares += _row_sum(x0 * x0 + x1 * x1 + x2 * x2 + x3 * x3)
-            g = first[AHEAD] if step == 0 else _columns(g_ptr, chunk, K, masked)
+            g = first[AHEAD]
+            if step > 0:
+                g = _columns(g_ptr, chunk, K, UNEVEN and step == STEPS - 1)
             x0 *= g[0].to(tl.float32)
             x1 *= g[1].to(tl.float32)
             x2 *= g[2].to(tl.float32)
@@ -290,14 +283,18 @@ def packed_products(
         if step < AHEAD:
             words, scales = first[step]
         else:
-            words, scales = _block(w_ptr, rows, chunk, K, WIDTH, SCALES, GROUP, masked)
+            words, scales = _block(
+                w_ptr, rows, chunk, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1)
+            )
         words = tl.reshape(words.to(tl.uint32, bitcast=True), (ROWS, CHUNKS, 2, 2))
         even, odd = tl.split(words)
         word0, word2 = tl.split(even)
         word1, word3 = tl.split(odd)
         low = _half_chunk(word0, word1, operands0, operands1, SCALES, PAIRS)
         high = _half_chunk(word2, word3, operands2, operands3, SCALES, PAIRS)
-        total += _scaled(low, high, scales, x_sum, undo, SCALES)
+        block = _scaled(low, high, scales, x_sum, undo, SCALES)
+        # Not added to zeros: the compiler would keep that addition.
+        total = block if step == 0 else total + block
     sums = tl.sum(total, axis=1)
     if g_ptr is not None:
         sums *= tl.rsqrt(tl.sum(squares, axis=0) / K + eps)

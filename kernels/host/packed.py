@@ -106,7 +106,9 @@ def _rounded(groups: torch.Tensor, scales: torch.Tensor, packing: Packing) -> to
         return (quotients.round_() + zero).clamp_(0, 15).to(torch.uint8)
     size = quotients.abs()
     code = torch.where(
-        size < 2, (2 * size).round(), torch.where(size < 4, size.round() + 2, (size / 2).round() + 4)
+        size < 2,
+        (2 * size).round(),
+        torch.where(size < 4, size.round() + 2, (size / 2).round() + 4),
     )
     return code.clamp_(max=7).to(torch.uint8) | (quotients.signbit().to(torch.uint8) << 3)
 
@@ -155,13 +157,13 @@ def codes_and_scales(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The codes uint8 [rows, padded columns] and the scales [rows, groups, 1 or 2] of `packed`."""
     of_codes = words[:, : packing.words]
-    codes = torch.zeros(
-        *of_codes.shape, PER_WORD // 2, 2, dtype=torch.uint8, device=words.device
-    )
+    codes = torch.zeros(*of_codes.shape, PER_WORD // 2, 2, dtype=torch.uint8, device=words.device)
     for pair, fields in enumerate(packing.format.fields):
         for half in range(2):
             for bits, shift in fields:
-                codes[:, :, pair, half] |= ((of_codes >> (shift + 16 * half)) & bits).to(torch.uint8)
+                codes[:, :, pair, half] |= ((of_codes >> (shift + 16 * half)) & bits).to(
+                    torch.uint8
+                )
     stored = words[:, packing.words :].contiguous().view(torch.uint8)
     stored = stored[:, : packing.scale_bytes].contiguous()
     if packing.format.scales == "e8m0":

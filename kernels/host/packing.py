@@ -21,12 +21,12 @@ AWQ, Lin et al. (arXiv 2306.00978).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-PackedName = Literal[
-    "int4", "int4_g64", "int4_g32", "int4_channel", "int4_asym", "mxfp4", "nvfp4"
-]
+PackedName = Literal["int4", "int4_g64", "int4_g32", "int4_channel", "int4_asym", "mxfp4", "nvfp4"]
 Scales = Literal["fp16", "fp16_zero", "e8m0", "e4m3"]
+# Elements between two rows, the scales of weights of 4 bits, and the columns that share one.
+Layout = tuple[int, Scales | None, int]
 
 # Columns that 16 bytes of codes hold: what a thread loads at once.
 CHUNK = 32
@@ -118,9 +118,8 @@ class Packing:
         return self.words + blocks * _ALIGNED_WORDS
 
     @property
-    def constants(self) -> dict[str, Any]:
-        """Compile-time constants of kernels that read it."""
-        return {"WIDTH": self.width, "SCALES": self.format.scales, "GROUP": self.group}
+    def layout(self) -> Layout:
+        return self.width, self.format.scales, self.group
 
 
 def packing_of(format: str, columns: int) -> Packing | None:

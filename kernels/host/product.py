@@ -96,7 +96,6 @@ class NormedProduct(Product):
             eps,
             *numbers,
             **constants,
-            **weight.constants,
             **product_options(self.x, weight, self.tile, pdl),
         )
 
@@ -150,6 +149,7 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     packed = weight.format in PACKED_FORMATS
     options: dict[str, Any] = {
         "K": weight.columns,
+        "LAYOUT": weight.layout,
         "ROWS": tile.rows,
         # FP8 tensor cores multiply 32 columns at least, and formats of 4 bits have chunks of 32.
         "BLOCK": max(CHUNK, tile.columns) if packed or x.dtype == FP8_X else tile.columns,

@@ -2,8 +2,8 @@
 
 Every kernel that multiplies by weights takes a `WeightMatrix`, loads the elements in the type they
 are stored in, converts them (`device/elements.py`) and multiplies each finished sum by its row's
-scale. FP8 and INT8 are therefore another `data` and a `scale`, not another kernel. Weights of 4 bits
-have a `packing`, which says where in `data` codes and scales of groups are (`packing.py`).
+scale. FP8 and INT8 are therefore another `data` and a `scale`, not another kernel. Weights of 4
+bits have a `packing`, which says where in `data` codes and scales of groups are (`packing.py`).
 
 A row is an output channel: W[r, k] ~ data[r, k] scale[r] with scale[r] = max |W[r]| / L, where L is
 the format's largest value (448 for E4M3, 57,344 for E5M2, 127 for INT8). The element is W / scale,
@@ -15,12 +15,12 @@ Specification 1.0; scales for each output channel as in LLM.int8(), Dettmers et 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 
 from decodescope.kernels.host.packed import quantized_groups, unpacked
-from decodescope.kernels.host.packing import PackedName, Packing, packing_of
+from decodescope.kernels.host.packing import Layout, PackedName, Packing, packing_of
 
 ByteFormat = Literal["fp8_e4m3", "fp8_e5m2", "int8"]
 NarrowFormat = ByteFormat | PackedName
@@ -103,12 +103,9 @@ class WeightMatrix:
         return int(self.data.shape[1]) if self.packing is None else self.packing.columns
 
     @property
-    def constants(self) -> dict[str, Any]:
-        """Compile-time constants of kernels that read it: the distance of two rows in `data`, and
-        those of its packing."""
-        if self.packing is None:
-            return {"WIDTH": self.columns, "SCALES": None, "GROUP": 0}
-        return self.packing.constants
+    def layout(self) -> Layout:
+        """The compile-time constant by which kernels read it."""
+        return (self.columns, None, 0) if self.packing is None else self.packing.layout
 
     @property
     def pointers(self) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:

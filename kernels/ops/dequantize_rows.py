@@ -66,9 +66,7 @@ def _dequantize_packed_rows_kernel(
     out_ptr,
     blocks,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -77,12 +75,11 @@ def _dequantize_packed_rows_kernel(
     row = (tl.program_id(0) // blocks).to(tl.int64)
     chunk = tl.program_id(0) % blocks * (BLOCK // CHUNK) + tl.arange(0, BLOCK // CHUNK)
     here = (chunk < (K + CHUNK - 1) // CHUNK)[:, None]
-    data_ptr += row * WIDTH
+    SCALES: tl.constexpr = LAYOUT[1]
+    data_ptr += row * LAYOUT[0]
     places = data_ptr + chunk[:, None] * (CHUNK // PER_WORD) + tl.arange(0, 4)[None, :]
     words = tl.load(places, mask=here, other=0).to(tl.uint32, bitcast=True)
-    stored = stored_scales(
-        data_ptr, tl.zeros((1,), tl.int32), chunk, tl.trans(here), K, WIDTH, SCALES, GROUP
-    )
+    stored = stored_scales(data_ptr, tl.zeros((1,), tl.int32), chunk, tl.trans(here), K, LAYOUT)
     scale, other = scale_values(tl.trans(stored), SCALES)
     zero = tl.zeros_like(scale)
     if SCALES == "e4m3":
@@ -138,7 +135,7 @@ class DequantizeRows(KernelOperation):
                 self.out,
                 blocks,
                 K=columns,
-                **self.weight.constants,
+                LAYOUT=self.weight.layout,
                 BLOCK=BLOCK,
                 PDL=pdl,
                 num_warps=NUM_WARPS,

@@ -39,6 +39,7 @@ def _experts_down_products_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,

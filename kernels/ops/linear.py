@@ -41,22 +41,20 @@ def _linear_kernel(
     eps,
     N: tl.constexpr,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, WIDTH, ROWS)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
     mask = rows < N
-    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, WIDTH, SCALES, GROUP)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, WIDTH, SCALES, GROUP
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
     sums = sums * scale + bias
     tl.store(out_ptr + rows, sums.to(out_ptr.dtype.element_ty), mask=mask)
@@ -76,22 +74,20 @@ def _linear_batched_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, WIDTH, ROWS)
-    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, WIDTH, SCALES)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < N)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, WIDTH, SCALES, GROUP
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
     )
     sums = sums * scale + bias
     token = tl.arange(0, TOKENS)

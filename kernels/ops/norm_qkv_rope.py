@@ -103,9 +103,7 @@ def _norm_qkv_rope_kernel(
     D: tl.constexpr,
     DISTANCE: tl.constexpr,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -127,13 +125,13 @@ def _norm_qkv_rope_kernel(
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
-    w_ptr += head.to(tl.int64) * (D * WIDTH)
-    w_ptr, inside, rows = program_partners(w_ptr, first, D, WIDTH, ROWS, DISTANCE)
-    blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, WIDTH, SCALES, GROUP)
+    w_ptr += head.to(tl.int64) * (D * LAYOUT[0])
+    w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
+    blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
-        blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, WIDTH, SCALES, GROUP
+        blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
     sums = sums * scale + bias
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
@@ -232,9 +230,7 @@ def _norm_qkv_rope_batched_kernel(
     D: tl.constexpr,
     DISTANCE: tl.constexpr,
     K: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SCALES: tl.constexpr,
-    GROUP: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
@@ -246,10 +242,10 @@ def _norm_qkv_rope_batched_kernel(
     CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
-    w_ptr += head.to(tl.int64) * (D * WIDTH)
-    w_ptr, inside, rows = program_partners(w_ptr, first, D, WIDTH, ROWS, DISTANCE)
+    w_ptr += head.to(tl.int64) * (D * LAYOUT[0])
+    w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, (head * D + rows)[:, None], None)
-    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, WIDTH, SCALES)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
     row = tl.minimum(tl.maximum(position, 0), table_rows - 1).to(tl.int64) * (D // 2)
@@ -261,7 +257,7 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, WIDTH, SCALES, GROUP
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
-from decodescope.kernels.host.weights import (
-    NarrowFormat,
-    Norm,
-    QkNorm,
-    WeightMatrix,
-    narrow_matrix,
-)
+from decodescope.kernels.host.weights import NarrowFormat, Norm, QkNorm, WeightMatrix, narrow_matrix
 from decodescope.kernels.host.workspace import NO_KEY, Workspace, new_workspace
 
 

@@ -2,7 +2,8 @@
 
 The modules take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
 transformers model, and hold the very tensors that the fused kernels read. Each output channel of 8
-bits has one scale. Only nn.Linear has 4 bits. The router of a mixture of experts stays as it is: it is tiny, and decides.
+bits has one scale. Only nn.Linear has 4 bits. The router of a mixture of experts stays as it is: it
+is tiny, and decides.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +27,7 @@ from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 Stored = tuple[torch.dtype | PackedFormat, bool]
 # Elements [..., rows, columns], their scales [..., rows] or None, a dtype, and the packing of
 # elements of 4 bits: W in that dtype.
-Convert = Callable[
-    [torch.Tensor, torch.Tensor | None, torch.dtype, Packing | None], torch.Tensor
-]
+Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | None], torch.Tensor]
 
 # The modules of a model that the fused kernels run (`steps.fused.model_parts`).
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
@@ -409,7 +408,9 @@ def _narrow(
         try:
             data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
         except ValueError as error:
-            raise ModelError(f"{where}: from row {first} on, {error}; choose a format of 8 bits") from error
+            raise ModelError(
+                f"{where}: from row {first} on, {error}; choose a format of 8 bits"
+            ) from error
         if scales is not None:
             scale[block] = scales
     shape = weight.shape[:-1]

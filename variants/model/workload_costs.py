@@ -187,10 +187,14 @@ def _multiplied_elements(model: nn.Module) -> int:
     weights = (getattr(module, "weight", None) for module in modules)
     narrow = (module.elements for module in modules if isinstance(module, QuantizedLinear))
     count, chosen = expert_counts(model.config)
-    return expert_elements(model) * chosen // count + sum(narrow) + sum(
-        weight.numel()
-        for weight in weights
-        if isinstance(weight, torch.Tensor) and weight.dim() == 2
+    return (
+        expert_elements(model) * chosen // count
+        + sum(narrow)
+        + sum(
+            weight.numel()
+            for weight in weights
+            if isinstance(weight, torch.Tensor) and weight.dim() == 2
+        )
     )
 
 

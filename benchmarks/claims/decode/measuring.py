@@ -17,6 +17,7 @@ from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
 from decodescope.variants.comparing.job_process import (
     ACCURACY_MISSING,
@@ -26,7 +27,6 @@ from decodescope.variants.comparing.job_process import (
     Result,
 )
 from decodescope.variants.registry import find_variant
-from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.spec import NARROW_WEIGHTS, WeightFormat
 from decodescope.variants.tuning.report import RoundSpread
 

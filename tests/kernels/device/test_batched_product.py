@@ -19,7 +19,7 @@ kernels, capabilities, sizes = json.loads(sys.argv[1])
 made = {}
 for operation, (module, name, types, constants) in kernels.items():
     kernel = getattr(importlib.import_module(module), name)
-    constants |= sizes
+    constants |= sizes | {"LAYOUT": tuple(sizes["LAYOUT"])}
     constants |= dict.fromkeys(set(kernel.arg_names) - set(types) - set(constants))
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     for capability in capabilities:
@@ -32,7 +32,15 @@ print(json.dumps(made))
 CAPABILITIES = [89, 90, 120]
 TYPES = {"x_ptr": "*fp8e4nv", "w_ptr": "*fp8e4nv", "out_ptr": "*bf16"}
 TYPES |= dict.fromkeys(("x_scale_ptr", "scale_ptr", "partial_ptr"), "*fp32")
-SIZES = {"N": 256, "K": 1024, "TOKENS": 16, "ROWS": 64, "BLOCK": 128, "PDL": False}
+SIZES = {
+    "N": 256,
+    "K": 1024,
+    "LAYOUT": (1024, None, 0),
+    "TOKENS": 16,
+    "ROWS": 64,
+    "BLOCK": 128,
+    "PDL": False,
+}
 KERNELS = {
     "linear": (
         "decodescope.kernels.ops.linear",

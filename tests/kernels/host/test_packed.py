@@ -5,12 +5,7 @@ import itertools
 import pytest
 import torch
 
-from decodescope.kernels.host.packed import (
-    codes_and_scales,
-    packed,
-    quantized_groups,
-    unpacked,
-)
+from decodescope.kernels.host.packed import codes_and_scales, packed, quantized_groups, unpacked
 from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
 from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix, quantized_rows
 
@@ -164,7 +159,9 @@ def test_weights_beyond_float16_scales_are_refused() -> None:
     matrix = torch.ones(4, 128)
     matrix[2, 5] = 1e7
     for name in ("int4", "int4_asym"):
-        with pytest.raises(ValueError, match=f"row 2 of the weights is beyond the scales of {name}"):
+        with pytest.raises(
+            ValueError, match=f"row 2 of the weights is beyond the scales of {name}"
+        ):
             quantized_rows(matrix, name)
     matrix[2, 5] = torch.inf
     with pytest.raises(ValueError, match="row 2 of the weights holds NaN or an infinity"):

@@ -12,12 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.weights import (
-    NARROW_DTYPES,
-    ByteFormat,
-    WeightMatrix,
-    quantized_rows,
-)
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, WeightMatrix, quantized_rows
 from decodescope.variants.model import quantized_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,

@@ -55,8 +55,9 @@ class StepShapes:
     `experts`, 0 of 0 in a dense model. `capacity` is the length of the KV cache. The sizes of one
     element are those of activations (in the model's dtype), of the layers' matrices, of lm_head,
     and of K and V; of weights of 4 bits, whose format is `packed`, 0. `int8`: narrow weights are
-    integers, whose conversion takes more instructions than that of FP8. `fp8_x`: products with narrow weights read E4M3 activations. `packed_experts`:
-    experts have 4 bits, and their elements 0 bytes.
+    integers, whose conversion takes more instructions than that of FP8. `fp8_x`: products with
+    narrow weights read E4M3 activations. `packed_experts`: experts have 4 bits, and their elements
+    0 bytes.
     """
 
     hidden: int

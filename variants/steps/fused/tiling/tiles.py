@@ -22,7 +22,11 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_kind import TileKind
-from decodescope.variants.steps.fused.tiling.vector_tiles import OF_EXPERTS, NarrowTiles, VectorTiles
+from decodescope.variants.steps.fused.tiling.vector_tiles import (
+    OF_EXPERTS,
+    NarrowTiles,
+    VectorTiles,
+)
 
 MAX_CANDIDATES = 24
 
