@@ -80,41 +80,26 @@ def batched_products(
     split,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
-    K: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SPLITS: tl.constexpr,
-    WORDS: tl.constexpr,
+    K,
+    BLOCK,
+    SPLITS,
+    WORDS,
     LAYOUT: tl.constexpr,
 ):
-    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, also with W of 4 bits, of
-    which LAYOUT is more than the distance of two rows (`host/packing.py`)."""
+    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS. LAYOUT is that of
+    `WeightMatrix`, also of 4 bits."""
     token = tl.arange(0, TOKENS)
-    if LAYOUT[1] is not None:
-        return packed_gathered_products(
-            w_ptr,
-            rows,
-            x_ptr,
-            tl.minimum(token, BATCH - 1),
-            token < BATCH,
-            split,
-            K,
-            BLOCK,
-            SPLITS,
-            LAYOUT,
+    present = token < BATCH
+    token = tl.minimum(token, BATCH - 1)
+    if LAYOUT[1] is None:
+        sums = gathered_products(
+            w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS
         )
-    return gathered_products(
-        w_ptr,
-        rows,
-        x_ptr,
-        x_scale_ptr,
-        tl.minimum(token, BATCH - 1),
-        token < BATCH,
-        split,
-        K,
-        BLOCK,
-        SPLITS,
-        WORDS,
-    )
+    else:
+        sums = packed_gathered_products(
+            w_ptr, rows, x_ptr, token, present, split, K, BLOCK, SPLITS, LAYOUT
+        )
+    return sums
 
 
 @triton.jit

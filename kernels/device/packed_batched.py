@@ -85,8 +85,11 @@ def packed_gathered_products(
     sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
     first = split * (STEPS * BLOCK)
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
-        words, chunks, columns = start // PER_WORD + word, start // CHUNK + chunk, start + lane
-        inside, known, here = None, None, present
+        # Tensors first: in the interpreter a constant plus a tensor is a constant.
+        words, chunks, columns = word + start // PER_WORD, chunk + start // CHUNK, lane + start
+        inside = None
+        known = None
+        here = present
         if not EVEN:
             inside = (words < CHUNKS * (CHUNK // PER_WORD))[None, :]
             known = (chunks < CHUNKS)[None, :]

@@ -76,9 +76,7 @@ def stored_scales(
     elif SCALES == "e4m3":
         places = places.to(tl.pointer_type(tl.uint16))
         group = chunk[None, :]
-    if mask is None:
-        return tl.load(places + group)
-    return tl.load(places + group, mask=mask, other=0)
+    return tl.load(places + group, mask=mask, other=None if mask is None else 0)
 
 
 @triton.jit

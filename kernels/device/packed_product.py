@@ -128,8 +128,8 @@ def _sum_of_pair(pair):
 
 @triton.jit
 def _operands(x, factor, SCALES: tl.constexpr, PAIRS: tl.constexpr):
-    """x [chunks, 8] as the codes of one word meet it, four tensors [chunks] for each half of their
-    pairs; with PAIRS both halves in one, times `factor` [chunks]."""
+    """x [chunks, 8] as the codes of one word meet it: four tensors [chunks] for the first ones of
+    their pairs, and four for the second; with PAIRS both in one, times `factor` [chunks]."""
     first, second = tl.split(tl.reshape(x, (x.shape[0], 2, 2, 2)))
     first_even, first_odd = tl.split(first)
     second_even, second_odd = tl.split(second)
@@ -138,12 +138,14 @@ def _operands(x, factor, SCALES: tl.constexpr, PAIRS: tl.constexpr):
         odd = even * (code_unit(1, SCALES) / code_unit(0, SCALES))
         x0, x2 = tl.split(_half_pairs(first_even * even, second_even * even))
         x1, x3 = tl.split(_half_pairs(first_odd * odd, second_odd * odd))
-        return x0, x1, x2, x3, x0, x1, x2, x3
-    x0, x2 = tl.split(first_even)
-    x1, x3 = tl.split(first_odd)
-    y0, y2 = tl.split(second_even)
-    y1, y3 = tl.split(second_odd)
-    return x0, x1, x2, x3, y0, y1, y2, y3
+        operands = x0, x1, x2, x3
+    else:
+        x0, x2 = tl.split(first_even)
+        x1, x3 = tl.split(first_odd)
+        y0, y2 = tl.split(second_even)
+        y1, y3 = tl.split(second_odd)
+        operands = x0, x1, x2, x3, y0, y1, y2, y3
+    return operands
 
 
 @triton.jit
@@ -179,11 +181,13 @@ def _scaled(first, second, stored, x_sum, undo, SCALES: tl.constexpr):
     unit of the sums, and `undo` makes that 1."""
     scale, other = scale_values(stored, SCALES)
     if SCALES == "e4m3":
-        return (first * scale + second * other) * undo[None, :]
-    total = first + second
-    if SCALES != "e8m0":
-        total -= x_sum[None, :] * other
-    return total * (scale * undo[None, :])
+        total = (first * scale + second * other) * undo[None, :]
+    else:
+        total = first + second
+        if SCALES != "e8m0":
+            total -= x_sum[None, :] * other
+        total *= scale * undo[None, :]
+    return total
 
 
 @triton.jit

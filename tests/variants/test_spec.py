@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
+from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.spec import (
     FUSIONS,
     KV_FORMATS,
@@ -19,7 +20,7 @@ from decodescope.variants.spec import (
 
 loaded_formats = st.one_of(st.none(), st.sampled_from(LOADED_FORMATS))
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
-narrow_formats = st.sampled_from(tuple(NARROW_WEIGHTS))
+byte_formats = st.sampled_from([word for word in NARROW_WEIGHTS if word not in PACKED_FORMATS])
 kv_formats = st.one_of(st.none(), st.sampled_from(KV_FORMATS))
 parts_but_attention = st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"})
 specs = st.one_of(
@@ -44,9 +45,17 @@ specs = st.one_of(
         VariantSpec,
         st.just("fused"),
         st.booleans(),
-        weight_format=narrow_formats,
+        weight_format=byte_formats,
         head16=st.booleans(),
         embedding8=st.booleans(),
+        kv_format=kv_formats,
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        st.booleans(),
+        weight_format=st.sampled_from(tuple(PACKED_FORMATS)),
+        head16=st.booleans(),
         kv_format=kv_formats,
     ),
 )

@@ -113,6 +113,7 @@ def test_sums_neither_overflow_nor_vanish(size: float, format: str, inputs) -> N
     assert_near(out, linear_reference(x, weight))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_an_x_that_is_no_number_shows(bad: float, inputs) -> None:
     make = inputs(torch.bfloat16)
@@ -123,6 +124,7 @@ def test_an_x_that_is_no_number_shows(bad: float, inputs) -> None:
     assert not out.isfinite().any()
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize(
     ("format", "scale"),
