@@ -13,6 +13,7 @@ from decodescope.kernels.ops.linear_residual import LinearResidual, split_worksp
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.variants.model.quantized_weights import scaled
+from tests.helpers.kernel_fixtures import Inputs
 
 FORMATS = tuple(PACKED_FORMATS)
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
@@ -27,21 +28,51 @@ def assert_near(out: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 def tile_of(batch: int, columns: int = 64, splits: int = 1, ahead: int = 1) -> Tile:
-    return Tile(16 if batch > 1 else 4, columns, 4, num_stages=ahead, splits=splits)
+    return Tile(32, columns, 4, num_stages=ahead, splits=splits)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("columns", "block", "ahead"), [(33, 64, 1), (96, 32, 2), (300, 128, 3)])
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("batch", [1, 3])
-def test_a_product(
-    batch: int, format: str, columns: int, block: int, ahead: int, dtype: torch.dtype, inputs
-) -> None:
-    make = inputs(dtype)
-    weight, x = make.narrow(37, columns, format, biased=True), make.random(batch, columns)
-    out = make.poisoned(batch, 37)
-    Linear(x, weight, out, tile_of(batch, block, ahead=ahead)).launch()
+# Columns, block, blocks ahead.
+CUTS = [(33, 64, 1), (96, 32, 2), (300, 128, 3)]
+CASES = [
+    *((format, CUTS[2], torch.bfloat16) for format in FORMATS),
+    *((format, cut, torch.float16) for format in ("int4_g32", "nvfp4") for cut in CUTS[:2]),
+    *((format, CUTS[0], torch.float32) for format in ("int4", "mxfp4")),
+]
+
+
+def check_product(make, batch: int, format: str, rows: int, columns: int, tile: Tile) -> None:
+    weight, x = make.narrow(rows, columns, format, biased=True), make.random(batch, columns)
+    out = make.poisoned(batch, rows)
+    Linear(x, weight, out, tile).launch()
     assert_near(out, linear_reference(x, weight))
+
+
+@pytest.mark.parametrize(("format", "cut", "dtype"), CASES)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_product(batch: int, format: str, cut: tuple[int, ...], dtype, inputs) -> None:
+    columns, block, ahead = cut
+    check_product(inputs(dtype), batch, format, 37, columns, tile_of(batch, block, ahead=ahead))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("batch", "rows", "columns", "tile"),
+    [
+        (1, 37, 33, Tile(4, 64)),
+        (1, 1000, 4096, Tile(16, 4096, 4)),
+        (1, 1000, 4100, Tile(16, 2048, 2, 2)),
+        (1, 77, 14336, Tile(8, 1024, 1, 3)),
+        (1, 200, 2048, Tile(32, 1024, 1, 2)),
+        (2, 1000, 4100, Tile(64, 128, 4, 4)),
+        (16, 520, 4096, Tile(128, 64, 4, 4)),
+        (33, 100, 1000, Tile(32, 256, 4, 3)),
+        (64, 257, 96, Tile(16, 32, 4, 2)),
+    ],
+)
+def test_awkward_sizes(batch: int, rows: int, columns: int, tile: Tile, format, dtype) -> None:
+    check_product(Inputs(dtype, "cuda"), batch, format, rows, columns, tile)
 
 
 @pytest.mark.parametrize("format", ["int4_g32", "int4_asym", "mxfp4", "nvfp4"])
@@ -52,7 +83,7 @@ def test_a_norm(format: str, inputs) -> None:
     Linear(x, weight, out, tile_of(1, 32, ahead=2), norm).launch()
     assert_near(out, linear_reference(x, weight, norm))
     up = make.poisoned(1, 17)
-    operation = NormGateUp(x, norm, weight, up, Tile(8, 64))
+    operation = NormGateUp(x, norm, weight, up, Tile(32, 64))
     operation.launch()
     assert_near(up, operation.reference(0)[0])
 
@@ -61,7 +92,7 @@ def test_a_norm(format: str, inputs) -> None:
 @pytest.mark.parametrize("format", ["int4", "mxfp4", "nvfp4"])
 def test_splits_share_a_row(format: str, batch: int, inputs) -> None:
     make = inputs(torch.float16)
-    weight, x = make.narrow(19, 600, format, biased=True), make.random(batch, 600)
+    weight, x = make.narrow(19, 300, format, biased=True), make.random(batch, 300)
     residual = make.random(batch, 19, seed=9)
     tile = tile_of(batch, 64, splits=3)
     workspace = make.workspace(*split_workspace(weight, tile, batch))
@@ -74,16 +105,15 @@ def test_splits_share_a_row(format: str, batch: int, inputs) -> None:
 
 def test_the_same_inputs_give_the_same_bits(inputs) -> None:
     make = inputs(torch.bfloat16)
-    weight, x = make.narrow(64, 2080, "int4"), make.random(1, 2080)
-    tile = Tile(8, 512, 4, 2, 2)
+    weight, x = make.narrow(40, 2080, "int4"), make.random(1, 2080)
+    tile = Tile(32, 1024, 4, 1, 2)
     results = []
-    for _ in range(3):
-        residual = torch.zeros(1, 64, dtype=torch.bfloat16, device=x.device)
+    for _ in range(2):
+        residual = torch.zeros(1, 40, dtype=torch.bfloat16, device=x.device)
         workspace = make.workspace(*split_workspace(weight, tile, 1))
         LinearResidual(x, weight, residual, tile, workspace).launch()
         results.append(residual)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
+    assert torch.equal(*results)
 
 
 def test_a_head(inputs) -> None:
@@ -92,14 +122,14 @@ def test_a_head(inputs) -> None:
     tokens = torch.zeros(1, 4, dtype=torch.int64, device=x.device)
     logits = make.poisoned(1, 101, dtype=torch.float32)
     position, workspace = make.position(1), make.workspace(0, 1)
-    tile = Tile(16, 128)
+    tile = Tile(64, 128)
     operation = NormHead(x, norm, head, tokens, position, tile, workspace, logits)
     operation.launch()
     assert_near(logits.half(), operation.reference(1)[0])
     assert tokens[0, 2] == logits.argmax()
 
 
-@pytest.mark.parametrize("size", [1e-6, 1e-3, 300.0, 60000.0])
+@pytest.mark.parametrize("size", [1e-6, 300.0, 60000.0])
 @pytest.mark.parametrize("format", ["int4", "nvfp4"])
 def test_sums_neither_overflow_nor_vanish(size: float, format: str, inputs) -> None:
     """All products of a chunk have one sign, and all but one x are far below the largest."""
@@ -160,7 +190,7 @@ def test_scales_at_the_ends(format: str, scale: float, batch: int, inputs) -> No
         assert not out[:, 3].isfinite().any()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("columns", [33, 300])
 @pytest.mark.parametrize("format", FORMATS)
 def test_dequantised_rows_are_those_of_pytorch(

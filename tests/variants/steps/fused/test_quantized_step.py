@@ -22,7 +22,8 @@ OF_EXPERTS = [word for word in FORMATS if word not in PACKED_FORMATS]
 # family has one of the formats, and each format some families.
 PAIRS = {
     *zip(families.BLOCKS, itertools.cycle(FORMATS), strict=False),
-    *itertools.product(("llama-odd-hidden", "gemma3"), FORMATS),
+    *itertools.product(("llama-odd-hidden", "gemma3"), OF_EXPERTS),
+    *itertools.product(("llama-odd-hidden",), PACKED_FORMATS),
 }
 CONTEXT = families.ORIGINAL_MAX - 2
 QUANTIZABLE = [
@@ -95,7 +96,13 @@ def test_parts_can_be_left_out(family: str, left_out: str, device: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "format", "batch"),
-    [("qwen2", "fp8_e4m3", 3), ("qwen2", "int8", 17), ("llama-tied", "fp8_e5m2", 33)],
+    [
+        ("qwen2", "fp8_e4m3", 3),
+        ("qwen2", "int8", 17),
+        ("llama-tied", "fp8_e5m2", 33),
+        ("qwen2", "int4_g32", 3),
+        ("llama-tied", "nvfp4", 17),
+    ],
 )
 def test_a_batch(family: str, format: str, batch: int, device: str) -> None:
     assert_agrees(family, f"fused+{format}", batch, device, steps=1)
