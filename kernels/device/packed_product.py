@@ -138,13 +138,13 @@ def _operands(x, factor, SCALES: tl.constexpr, PAIRS: tl.constexpr):
         odd = even * (code_unit(1, SCALES) / code_unit(0, SCALES))
         x0, x2 = tl.split(_half_pairs(first_even * even, second_even * even))
         x1, x3 = tl.split(_half_pairs(first_odd * odd, second_odd * odd))
-        operands = x0, x1, x2, x3
+        operands = (x0, x1, x2, x3, x0, x1, x2, x3)
     else:
         x0, x2 = tl.split(first_even)
         x1, x3 = tl.split(first_odd)
         y0, y2 = tl.split(second_even)
         y1, y3 = tl.split(second_odd)
-        operands = x0, x1, x2, x3, y0, y1, y2, y3
+        operands = (x0, x1, x2, x3, y0, y1, y2, y3)
     return operands
 
 

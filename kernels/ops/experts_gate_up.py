@@ -9,6 +9,7 @@ stores the products of those that do.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import triton
@@ -43,7 +44,7 @@ def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
 
 def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix:
     """The matrix of one of `count` experts."""
-    parts = {
+    parts: dict[str, Any] = {
         name: tensor.chunk(count)[expert]
         for name, tensor in zip(("data", "scale", "bias"), matrix.pointers, strict=True)
         if tensor is not None

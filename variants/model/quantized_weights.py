@@ -391,7 +391,8 @@ def _narrow(
     rows, columns = matrix.shape
     form, scaled_rows = quantization.stored
     packing = quantization.packing(columns)
-    width, dtype = (columns, form) if packing is None else (packing.width, torch.int32)
+    width = columns if packing is None else packing.width
+    dtype = form if isinstance(form, torch.dtype) else torch.int32
     data = matrix.new_empty((rows, width), dtype=dtype)
     scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
     step = max(1, _BLOCK // columns)

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packing import Packing
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
 
@@ -62,7 +61,7 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
     scaled = all(part.scale is not None for part in modules)
     # Modules of one format that read the same x are packed alike.
-    packing: Packing | None = modules[0].packing
+    packing = next(part.packing for part in modules if isinstance(part, QuantizedMatrix))
     scale = _merged(modules, "scale") if scaled else None
     return WeightMatrix(_merged(modules, "data"), scale, bias, packing)
 

@@ -21,28 +21,25 @@ from decodescope.variants.steps.fused.tiling.tile_kind import (
 )
 from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
 
-# Weights that a thread holds: 128 registers of words.
-_HELD_WEIGHTS = 1024
+# Weights that a thread holds before the wait: 64 or 128 registers of words.
+_HELD_WEIGHTS = (512, 1024)
 _MAX_SPLITS = 8
 # Columns that programs share.
 _LONG_ROW = 8192
 # Rows, columns and warps. A lane has 32 columns, which it prepares once for all of its rows.
 _CHOICES = (
     (16, 4096, 4),
-    (8, 4096, 4),
     (16, 2048, 2),
+    (8, 4096, 4),
     (8, 2048, 2),
     (16, 1024, 1),
     (8, 1024, 1),
-    (32, 2048, 2),
     (32, 1024, 1),
+    (32, 2048, 2),
     (4, 4096, 4),
-    (16, 4096, 8),
-    (16, 2048, 4),
-    (16, 2048, 1),
-    (8, 2048, 1),
-    (32, 4096, 4),
     (4, 2048, 2),
+    (16, 2048, 4),
+    (16, 4096, 8),
 )
 
 
@@ -59,15 +56,18 @@ class PackedTiles(TileKind):
         while rows > DECLARATIONS[operation].least_rows and shape.rows * splits < rows * programs:
             rows //= 2
         warps = max(1, columns // (32 * CHUNK))
-        return _with_blocks_ahead(Tile(rows, columns, warps, splits=splits), shape.columns)
+        tile = Tile(rows, columns, warps, splits=splits)
+        return _with_blocks_ahead(tile, shape.columns, _HELD_WEIGHTS[0])
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         columns = shapes.shape(operation).columns
-        for split_choices in ((1, 4), (2, 8)) if DECLARATIONS[operation].splits else ((1,),):
+        for split_choices in ((1, 4), (2,)) if DECLARATIONS[operation].splits else ((1,),):
             for (rows, block, warps), splits in product(_CHOICES, split_choices):
                 block = min(block, max(CHUNK, power_of_2_from(columns)))
+                tile = Tile(rows, block, warps, splits=splits)
                 if splits == 1 or columns > splits * block:
-                    yield _with_blocks_ahead(Tile(rows, block, warps, splits=splits), columns)
+                    for held in _HELD_WEIGHTS:
+                        yield _with_blocks_ahead(tile, columns, held)
 
     def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
         columns = shapes.shape(operation).columns
@@ -77,7 +77,7 @@ class PackedTiles(TileKind):
             and CHUNK <= tile.columns <= max(CHUNK, power_of_2_from(columns))
             and tile.num_warps <= MAX_WARPS
             and tile.splits <= (_MAX_SPLITS if DECLARATIONS[operation].splits else 1)
-            and weights * tile.blocks_ahead(columns) <= _HELD_WEIGHTS
+            and weights * tile.blocks_ahead(columns) <= _HELD_WEIGHTS[1]
         )
 
     def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
@@ -101,7 +101,6 @@ class PackedBatchTiles(BatchedTiles):
         return converted + super().shared_bytes(tile, operation, shapes)
 
 
-def _with_blocks_ahead(tile: Tile, columns: int) -> Tile:
+def _with_blocks_ahead(tile: Tile, columns: int, held: int) -> Tile:
     weights = tile.rows * tile.columns // (32 * tile.num_warps)
-    ahead = max(1, min(_HELD_WEIGHTS // max(1, weights), tile.blocks(columns)))
-    return replace(tile, num_stages=ahead)
+    return replace(tile, num_stages=max(1, min(held // max(1, weights), tile.blocks(columns))))
