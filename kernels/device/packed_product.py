@@ -36,20 +36,23 @@ _LEAST = tl.constexpr(15)
 def _block(
     w_ptr,
     rows,
-    chunk,
+    first,
+    CHUNKS: tl.constexpr,
     K: tl.constexpr,
     LAYOUT: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    """The words [rows, chunks, 4] and the stored scales [rows, chunks] of chunks of columns."""
-    word = tl.arange(0, 4)
-    first = w_ptr + rows[:, None, None] * LAYOUT[0] + chunk[None, :, None] * 4
-    places = first + word[None, None, :]
+    """The words [rows, 4 CHUNKS] and the stored scales [rows, CHUNKS] of the chunks from `first`
+    on."""
+    # In two dimensions: of three, Triton 3.6 gives neighbouring lanes the words of other rows.
+    word = first * 4 + tl.arange(0, 4 * CHUNKS)
+    places = (w_ptr + rows * LAYOUT[0])[:, None] + word[None, :]
+    chunk = first + tl.arange(0, CHUNKS)
     mask = None
     if MASKED:
-        inside = chunk < (K + CHUNK - 1) // CHUNK
-        mask = inside[None, :]
-        words = tl.load(places, mask=inside[None, :, None], other=0, eviction_policy="evict_first")
+        inside = word < (K + CHUNK - 1) // CHUNK * 4
+        mask = (chunk < (K + CHUNK - 1) // CHUNK)[None, :]
+        words = tl.load(places, mask=inside[None, :], other=0, eviction_policy="evict_first")
     else:
         words = tl.load(places, eviction_policy="evict_first")
     return words, stored_scales(w_ptr, rows, chunk, mask, K, LAYOUT)
@@ -212,15 +215,17 @@ def packed_blocks(
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
     ANY: tl.constexpr = UNEVEN and SPLITS > 1
-    chunk = split * (STEPS * BLOCK // CHUNK) + tl.arange(0, BLOCK // CHUNK)
+    CHUNKS: tl.constexpr = BLOCK // CHUNK
+    first = split * (STEPS * CHUNKS)
     blocks = ()
     for step in tl.static_range(AHEAD):
-        places = chunk + step * (BLOCK // CHUNK)
-        block = _block(w_ptr, rows, places, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1))
+        place = first + step * CHUNKS
+        masked = ANY or (UNEVEN and step == STEPS - 1)
+        block = _block(w_ptr, rows, place, CHUNKS, K, LAYOUT, masked)
         blocks = blocks + (block,)  # type: ignore[assignment]  # noqa: RUF005
     g = 0.0
     if g_ptr is not None:
-        g = _columns(g_ptr, chunk, K, ANY or (UNEVEN and STEPS == 1))
+        g = _columns(g_ptr, first + tl.arange(0, CHUNKS), K, ANY or (UNEVEN and STEPS == 1))
     return blocks + (g,)  # noqa: RUF005
 
 
@@ -250,8 +255,10 @@ def packed_products(
     squares = tl.zeros((CHUNKS,), tl.float32)
     total = tl.zeros((ROWS, CHUNKS), tl.float32)
     for step in tl.static_range(STEPS):
-        chunk = split * (STEPS * CHUNKS) + step * CHUNKS + tl.arange(0, CHUNKS)
-        x = _columns(x_ptr, chunk, K, ANY or (UNEVEN and step == STEPS - 1))
+        place = split * (STEPS * CHUNKS) + step * CHUNKS
+        chunk = place + tl.arange(0, CHUNKS)
+        masked = ANY or (UNEVEN and step == STEPS - 1)
+        x = _columns(x_ptr, chunk, K, masked)
         x0, x1, x2, x3 = (
             x[0].to(tl.float32),
             x[1].to(tl.float32),
@@ -262,7 +269,7 @@ def packed_products(
             squares += _row_sum(x0 * x0 + x1 * x1 + x2 * x2 + x3 * x3)
             g = first[AHEAD]
             if step > 0:
-                g = _columns(g_ptr, chunk, K, UNEVEN and step == STEPS - 1)
+                g = _columns(g_ptr, chunk, K, masked)
             x0 *= g[0].to(tl.float32)
             x1 *= g[1].to(tl.float32)
             x2 *= g[2].to(tl.float32)
@@ -287,9 +294,7 @@ def packed_products(
         if step < AHEAD:
             words, scales = first[step]
         else:
-            words, scales = _block(
-                w_ptr, rows, chunk, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1)
-            )
+            words, scales = _block(w_ptr, rows, place, CHUNKS, K, LAYOUT, masked)
         words = tl.reshape(words.to(tl.uint32, bitcast=True), (ROWS, CHUNKS, 2, 2))
         even, odd = tl.split(words)
         word0, word2 = tl.split(even)
