@@ -32,6 +32,11 @@ QUANTIZABLE = [
     if fused_families()[config["model_type"]].quantizable
 ]
 
+GRAPHS = [
+    *itertools.product(QUANTIZABLE, OF_EXPERTS),
+    *zip(families.FAMILIES, itertools.cycle(PACKED_FORMATS), strict=False),
+]
+
 
 def assert_agrees(family: str, spec: str, batch: int, device: str, steps: int = 2) -> None:
     loaded = load_family(family, device)
@@ -70,8 +75,7 @@ def test_experts(family: str, format: str, batch: int, device: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("family", QUANTIZABLE)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("family", "format"), GRAPHS)
 @pytest.mark.parametrize("batch", [1, 5])
 def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
     assert_agrees(family, f"fused+graph+{format}", batch, "cuda", steps=12)
