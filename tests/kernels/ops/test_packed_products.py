@@ -55,8 +55,13 @@ def test_a_product(batch: int, format: str, cut: tuple[int, ...], dtype, inputs)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("format", "dtype"),
+    [
+        *((format, torch.bfloat16) for format in FORMATS),
+        *((format, dtype) for format in ("int4_g32", "nvfp4") for dtype in DTYPES[1:]),
+    ],
+)
 @pytest.mark.parametrize(
     ("batch", "rows", "columns", "tile"),
     [
