@@ -94,7 +94,12 @@ def packed_gathered_products(
             inside = (words < CHUNKS * (CHUNK // PER_WORD))[None, :]
             known = (chunks < CHUNKS)[None, :]
             here = present & (columns < K)[None, :]
-        codes = tl.load(w_rows + words[None, :], mask=inside, eviction_policy="evict_first")
+        codes = tl.load(
+            w_rows + words[None, :],
+            mask=inside,
+            other=None if EVEN else 0,
+            eviction_policy="evict_first",
+        )
         scales = stored_scales(w_ptr, rows, chunks, known, K, LAYOUT)
         x = tl.load(x_rows + columns[None, :], mask=here, other=0.0)
         if HALF:

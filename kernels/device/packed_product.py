@@ -48,14 +48,15 @@ def _block(
     word = first * 4 + tl.arange(0, 4 * CHUNKS)
     places = (w_ptr + rows * LAYOUT[0])[:, None] + word[None, :]
     chunk = first + tl.arange(0, CHUNKS)
-    mask = None
     if MASKED:
-        inside = word < (K + CHUNK - 1) // CHUNK * 4
-        mask = (chunk < (K + CHUNK - 1) // CHUNK)[None, :]
-        words = tl.load(places, mask=inside[None, :], other=0, eviction_policy="evict_first")
+        inside = (word < (K + CHUNK - 1) // CHUNK * 4)[None, :]
+        known = (chunk < (K + CHUNK - 1) // CHUNK)[None, :]
+        words = tl.load(places, mask=inside, other=0, eviction_policy="evict_first")
+        scales = stored_scales(w_ptr, rows, chunk, known, K, LAYOUT)
     else:
         words = tl.load(places, eviction_policy="evict_first")
-    return words, stored_scales(w_ptr, rows, chunk, mask, K, LAYOUT)
+        scales = stored_scales(w_ptr, rows, chunk, None, K, LAYOUT)
+    return words, scales
 
 
 @triton.jit
@@ -220,8 +221,8 @@ def packed_blocks(
     blocks = ()
     for step in tl.static_range(AHEAD):
         place = first + step * CHUNKS
-        masked = ANY or (UNEVEN and step == STEPS - 1)
-        block = _block(w_ptr, rows, place, CHUNKS, K, LAYOUT, masked)
+        # In a variable, Triton would take a condition for one of run time.
+        block = _block(w_ptr, rows, place, CHUNKS, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1))
         blocks = blocks + (block,)  # type: ignore[assignment]  # noqa: RUF005
     g = 0.0
     if g_ptr is not None:
@@ -248,6 +249,7 @@ def packed_products(
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
     ANY: tl.constexpr = UNEVEN and SPLITS > 1
+    LAST: tl.constexpr = STEPS - 1
     CHUNKS: tl.constexpr = BLOCK // CHUNK
     ROWS: tl.constexpr = rows.shape[0]
     SCALES: tl.constexpr = LAYOUT[1]
@@ -257,8 +259,7 @@ def packed_products(
     for step in tl.static_range(STEPS):
         place = split * (STEPS * CHUNKS) + step * CHUNKS
         chunk = place + tl.arange(0, CHUNKS)
-        masked = ANY or (UNEVEN and step == STEPS - 1)
-        x = _columns(x_ptr, chunk, K, masked)
+        x = _columns(x_ptr, chunk, K, ANY or (UNEVEN and step == LAST))
         x0, x1, x2, x3 = (
             x[0].to(tl.float32),
             x[1].to(tl.float32),
@@ -269,7 +270,7 @@ def packed_products(
             squares += _row_sum(x0 * x0 + x1 * x1 + x2 * x2 + x3 * x3)
             g = first[AHEAD]
             if step > 0:
-                g = _columns(g_ptr, chunk, K, masked)
+                g = _columns(g_ptr, chunk, K, ANY or (UNEVEN and step == LAST))
             x0 *= g[0].to(tl.float32)
             x1 *= g[1].to(tl.float32)
             x2 *= g[2].to(tl.float32)
@@ -294,7 +295,9 @@ def packed_products(
         if step < AHEAD:
             words, scales = first[step]
         else:
-            words, scales = _block(w_ptr, rows, place, CHUNKS, K, LAYOUT, masked)
+            words, scales = _block(
+                w_ptr, rows, place, CHUNKS, K, LAYOUT, ANY or (UNEVEN and step == LAST)
+            )
         words = tl.reshape(words.to(tl.uint32, bitcast=True), (ROWS, CHUNKS, 2, 2))
         even, odd = tl.split(words)
         word0, word2 = tl.split(even)
