@@ -41,6 +41,9 @@ SHORT_NAMES = {
     "fp8": "fused+graph+fp8_e4m3",
     "int8": "fused+graph+int8",
     "w8a8": "fused+graph+w8a8",
+    "int4": "fused+graph+int4",
+    "mxfp4": "fused+graph+mxfp4",
+    "nvfp4": "fused+graph+nvfp4",
 }
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
@@ -275,8 +278,8 @@ _BUILT_IN = (
     _fused(VariantSpec("fused", cuda_graph=True)),
     *(
         _fused(VariantSpec("fused", cuda_graph=True, weight_format=format))
-        for format in NARROW_WEIGHTS
-        if format != "w8a8"
+        for format, stored in NARROW_WEIGHTS.items()
+        if stored.listed and format != "w8a8"
     ),
     _fused(VariantSpec("fused", cuda_graph=True, kv_format="fp8_e4m3")),
     _fused(VariantSpec("fused", cuda_graph=True, weight_format="w8a8")),

@@ -15,23 +15,27 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from decodescope.analyzer.errors import InputError
+from decodescope.kernels.host.packing import PACKED_FORMATS, PackedName
 
 if TYPE_CHECKING:
     from decodescope.kernels.host.weights import NarrowFormat
 
 Kernels = Literal["eager", "compiled", "fused"]
-WeightFormat = Literal[
-    "bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8", "w8a8"
-]
+ByteWord = Literal["fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8", "w8a8"]
+WeightFormat = Literal["bf16", "fp16", "fp32"] | ByteWord | PackedName
 KvFormat = Literal["fp8_e4m3", "fp8_e5m2"]
 Fusion = Literal["norm", "qkv", "rope", "attention", "residual", "gate_up", "head"]
 Part = Fusion | Literal["pdl"]
 
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
-WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
 # Models are loaded in these.
 LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
+WEIGHT_FORMATS: tuple[WeightFormat, ...] = (
+    *LOADED_FORMATS,
+    *get_args(ByteWord),
+    *PACKED_FORMATS,
+)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 
@@ -39,11 +43,13 @@ PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 @dataclass(frozen=True, slots=True)
 class NarrowWeights:
     """The meaning of a word for narrow weights: the elements, their name in lists, and whether each
-    output channel has a scale."""
+    output channel has a scale (of 4 bits, the format says which scales there are). Lists of
+    variants have one of those `listed`."""
 
     elements: NarrowFormat
     title: str
     scaled: bool = True
+    listed: bool = True
 
 
 # W8A8 differs in its activations only.
@@ -53,6 +59,13 @@ NARROW_WEIGHTS: dict[WeightFormat, NarrowWeights] = {
     "fp8_e5m2_cast": NarrowWeights("fp8_e5m2", "FP8 (E5M2 without scales)", scaled=False),
     "int8": NarrowWeights("int8", "INT8"),
     "w8a8": NarrowWeights("fp8_e4m3", "FP8 (E4M3)"),
+    "int4": NarrowWeights("int4", "INT4 (groups of 128)"),
+    "int4_g64": NarrowWeights("int4_g64", "INT4 (groups of 64)", listed=False),
+    "int4_g32": NarrowWeights("int4_g32", "INT4 (groups of 32)", listed=False),
+    "int4_channel": NarrowWeights("int4_channel", "INT4 (one scale a channel)", listed=False),
+    "int4_asym": NarrowWeights("int4_asym", "INT4 (with zero points)", listed=False),
+    "mxfp4": NarrowWeights("mxfp4", "MXFP4"),
+    "nvfp4": NarrowWeights("nvfp4", "NVFP4"),
 }
 
 # The field of `VariantSpec` that a word sets, and its value.
@@ -74,9 +87,11 @@ class VariantSpec:
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
     own graphs and does not take it). `weight_format` None means the workload's dtype, and
     `kv_format` None likewise for K and V. A narrow format holds the layers' matrices and lm_head,
-    with one scale for each output channel:
+    those of 8 bits with one scale for each output channel:
 
     - fp8_e4m3, fp8_e5m2, int8: the model's dtype for activations. `fp8_e5m2_cast` has no scales.
+    - int4, int4_g64, int4_g32, int4_channel, int4_asym, mxfp4, nvfp4: 4 bits, with a scale for each
+      group of columns (`kernels.host.packing`). The embedding table keeps the workload's dtype.
     - w8a8: E4M3 weights, and E4M3 activations with one scale for each token. With `head16` lm_head
       keeps its activations as well.
 
@@ -112,13 +127,20 @@ class VariantSpec:
 
     def __post_init__(self) -> None:
         if (self.narrow or self.kv_format) and self.kernels != "fused":
-            raise InputError(f"variant {self.kernels}: only fused kernels read FP8 and INT8")
+            raise InputError(
+                f"variant {self.kernels}: only fused kernels read FP8, INT8 and 4 bits"
+            )
         for word in ("head16", "embedding8"):
             if getattr(self, word) and not self.narrow:
                 raise InputError(
                     f"variant {self.kernels}+{word}: goes with a narrow weight format, such as "
                     "fp8_e4m3"
                 )
+        if self.embedding8 and self.packed:
+            raise InputError(
+                f"variant {self.kernels}+{self.weight_format}+embedding8: no embedding table has 4 "
+                "bits; leave out one of the two"
+            )
         if self.kv_format and "attention" in self.without:
             raise InputError(
                 f"variant fused+kv_{self.kv_format}-attention: PyTorch's attention reads no FP8; "
@@ -157,6 +179,11 @@ class VariantSpec:
     @property
     def narrow(self) -> bool:
         return self.weight_format in NARROW_WEIGHTS
+
+    @property
+    def packed(self) -> bool:
+        """Whether weights have 4 bits."""
+        return self.weight_format in PACKED_FORMATS
 
     @property
     def fp8_x(self) -> bool:

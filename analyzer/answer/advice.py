@@ -19,7 +19,7 @@ GRAPH_ADVICE = (
     "the step is a graph: launch the next replay before this one ends, without reading its token"
 )
 # In a word of a variant's name: elements of one byte.
-NARROW = ("fp8", "int8", "w8a8")
+NARROW = ("fp8", "int8", "w8a8", "int4", "fp4")
 _BETWEEN_KERNELS = ("graph_internal", "kernel_floor")
 _SMALL_SHARE = 0.05
 

@@ -155,14 +155,14 @@ def outside_work(
     head = head_matrix(shape, tensor_parallel)
     element = shape.element_bytes
     rows = step.queries * weights.embedding.matrix_bytes(1, shape.hidden)
-    inputs = inputs_matrix(shape)
+    inputs, made = inputs_matrix(shape), RoleWork()
     if inputs.rows:
+        made = _product(inputs, step.queries, weights, element)
         rows += step.queries * weights.embedding.matrix_bytes(1, inputs.rows)
         rows += shape.layer_input * element
     final_norm = RoleWork(norm_size(shape) * element) + _norms(shape, step.queries, 0, 1)
     return {
-        "copy": RoleWork(rows, activation_bytes=step.queries * shape.hidden * element)
-        + _product(inputs, step.queries, weights, element),
+        "copy": RoleWork(rows, activation_bytes=step.queries * shape.hidden * element) + made,
         "norm": final_norm,
         "head": _product(head, step.batch, weights, element),
         "sampling": RoleWork(activation_bytes=step.batch * head.rows * element),

@@ -186,6 +186,9 @@ def _group_size(message: CollectiveMessage) -> int | None:
 _OF_VARIANT = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "w8a8"), "fp8,head=fp8"),
     "int8": "int8,head=int8",
+    **{name: f"{name},head={name}" for name in ("int4", "mxfp4", "nvfp4")},
+    "int4_g64": "int4-g64,head=int4-g64",
+    "int4_g32": "int4-g32,head=int4-g32",
     "kv_fp8_e4m3": "kv=fp8",
 }
 _MOST_NAMED = 5

@@ -69,6 +69,7 @@ def _split_k_gemm_kernel(
     M,
     N: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     TOKENS: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -83,7 +84,7 @@ def _split_k_gemm_kernel(
     w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
     # The splits begin in the same pieces of a row: each prefetches another one.
     ahead = tl.minimum(split * _PREFETCHED, K - _PREFETCHED if K > _PREFETCHED else 0)
-    prefetch_rows(w_ptr + ahead, inside, 0, K, BLOCK, 1, PDL)
+    prefetch_rows(w_ptr + ahead, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     # Loaded before the loop, so that the end of the kernel does not wait for them.
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
     wait_for_previous(PDL)
@@ -183,6 +184,7 @@ class SplitKGemm(Product):
             tokens,
             N=weight.rows,
             K=weight.columns,
+            LAYOUT=weight.layout,
             TOKENS=padded,
             ROWS=tile.rows,
             BLOCK=tile.columns,

@@ -2,20 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from benchmarks.harness.errors import relative_error
 from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.kernels.host.weights import (
-    NARROW_DTYPES,
-    Norm,
-    QkNorm,
-    WeightMatrix,
-    quantized_rows,
-)
+from decodescope.kernels.host.weights import NarrowFormat, Norm, QkNorm, WeightMatrix, narrow_matrix
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.spec import VariantSpec
@@ -85,10 +79,13 @@ class Operands:
         """A matrix of the same format, whose products keep the size of activations."""
         std = like.columns**-0.5
         bias = None if like.bias is None else self._normal(like.bias, std=_BIAS_STD)
-        if like.format not in NARROW_DTYPES:
+        if not like.narrow:
             return WeightMatrix(self._normal(like.data, std=std), bias=bias)
-        values = self._normal(torch.empty_like(like.data, dtype=self.dtype), std=std)
-        return WeightMatrix(*quantized_rows(values, like.format, like.scale is not None), bias)
+        values = self._normal(
+            torch.empty(like.rows, like.columns, dtype=self.dtype, device="meta"), std=std
+        )
+        format = cast(NarrowFormat, like.format)
+        return narrow_matrix(values, format, like.scale is not None, bias)
 
     def _drawn(self, value: object, position: int) -> object:
         match value:

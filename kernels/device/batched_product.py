@@ -29,6 +29,8 @@ from decodescope.kernels.device.elements import (
     saturated_float16,
     words_as_float16,
 )
+from decodescope.kernels.device.packed_batched import packed_gathered_products
+from decodescope.kernels.device.packed_codes import PER_WORD
 
 _LINE_BYTES = tl.constexpr(128)
 # More makes a step slower (docs/decisions.md, 77).
@@ -44,6 +46,7 @@ def prefetch_rows(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     PDL: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
     """Prefetch the first columns of this program's part of each row into the L2 cache.
 
@@ -53,9 +56,11 @@ def prefetch_rows(
     if PDL:
         LINE: tl.constexpr = _LINE_BYTES * 8 // w_ptr.dtype.element_ty.primitive_bitwidth
         STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
-        lines = tl.arange(0, _PREFETCHED_COLUMNS // LINE)
-        columns = split * (STEPS * BLOCK) + lines * LINE
-        pointers = w_ptr + rows[:, None] * K + tl.minimum(columns, K - 1)[None, :]
+        ROW: tl.constexpr = LAYOUT[0]
+        ELEMENT: tl.constexpr = 1 if LAYOUT[1] is None else PER_WORD
+        lines = tl.arange(0, _PREFETCHED_COLUMNS // (LINE * ELEMENT))
+        columns = split * (STEPS * BLOCK // ELEMENT) + lines * LINE
+        pointers = w_ptr + rows[:, None] * ROW + tl.minimum(columns, ROW - 1)[None, :]
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
             "=r,l",
@@ -75,26 +80,26 @@ def batched_products(
     split,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
-    K: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SPLITS: tl.constexpr,
-    WORDS: tl.constexpr,
+    K,
+    BLOCK,
+    SPLITS,
+    WORDS,
+    LAYOUT: tl.constexpr,
 ):
-    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS."""
+    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS. LAYOUT is that of
+    `WeightMatrix`, also of 4 bits."""
     token = tl.arange(0, TOKENS)
-    return gathered_products(
-        w_ptr,
-        rows,
-        x_ptr,
-        x_scale_ptr,
-        tl.minimum(token, BATCH - 1),
-        token < BATCH,
-        split,
-        K,
-        BLOCK,
-        SPLITS,
-        WORDS,
-    )
+    present = token < BATCH
+    token = tl.minimum(token, BATCH - 1)
+    if LAYOUT[1] is None:
+        sums = gathered_products(
+            w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS
+        )
+    else:
+        sums = packed_gathered_products(
+            w_ptr, rows, x_ptr, token, present, split, K, BLOCK, SPLITS, LAYOUT
+        )
+    return sums
 
 
 @triton.jit

@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.elements import as_float16, as_float32, saturated_float16
+from decodescope.kernels.device.packed_product import packed_blocks, packed_products
 
 # Columns of a chunk on the tensor cores. Sums of short chunks wait less for each other.
 _CHUNK = tl.constexpr(64)
@@ -61,7 +62,18 @@ def _block_products(tile, x, sums):
 
 
 @triton.jit
-def first_blocks(
+def first_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD, LAYOUT: tl.constexpr):
+    """The loads of `vector_products` before the previous kernel has ended: its first AHEAD blocks
+    of W, then its first block of g, or a zero without g."""
+    if LAYOUT[1] is None:
+        blocks = _wide_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD)
+    else:
+        blocks = packed_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD, LAYOUT)
+    return blocks
+
+
+@triton.jit
+def _wide_blocks(
     w_ptr,
     rows,
     g_ptr,
@@ -71,8 +83,6 @@ def first_blocks(
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """The loads of `vector_products` before the previous kernel has ended: its first AHEAD blocks
-    of W, then its first block of g, or a zero without g."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     # With splits, every block but the first of all may reach past K; without, only the last one.
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
@@ -93,6 +103,28 @@ def first_blocks(
 
 @triton.jit
 def vector_products(
+    first, w_ptr, rows, x_ptr, x_scale_ptr, g_ptr, eps, split, K, BLOCK, SPLITS, AHEAD, LAYOUT
+):
+    """sums[r] = sum over k of W[r, k] n[k] (float32), n = RMSNorm(x) with weight g and `eps`, or x
+    if g_ptr is None. E4M3 x has one scale, which multiplies the sums.
+
+    `first` is what `first_blocks` gave. rows [R] are row numbers from w_ptr on, all inside W. x, g:
+    [K]. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). LAYOUT is that of
+    `WeightMatrix`, also of 4 bits. Call it after `wait_for_previous`.
+    """
+    if LAYOUT[1] is None:
+        sums = _wide_products(
+            first, w_ptr, rows, x_ptr, x_scale_ptr, g_ptr, eps, split, K, BLOCK, SPLITS, AHEAD
+        )
+    else:
+        sums = packed_products(
+            first, w_ptr, rows, x_ptr, g_ptr, eps, split, K, BLOCK, SPLITS, AHEAD, LAYOUT
+        )
+    return sums
+
+
+@triton.jit
+def _wide_products(
     first,
     w_ptr,
     rows,
@@ -106,13 +138,6 @@ def vector_products(
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """sums[r] = sum over k of W[r, k] n[k] (float32), n = RMSNorm(x) with weight g and `eps`, or x
-    if g_ptr is None. E4M3 x has one scale, which multiplies the sums.
-
-    `first` is what `first_blocks` gave. rows [R] are row numbers from w_ptr on, all inside W. x, g:
-    [K]. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). Call it after
-    `wait_for_previous`.
-    """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
     ANY: tl.constexpr = UNEVEN and SPLITS > 1

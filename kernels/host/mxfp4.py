@@ -1,8 +1,9 @@
 """MXFP4: weights of 4 bits, E2M1, with a scale of 8 bits, E8M0, for each 32 columns of a row.
 
 A weight is code * 2^(scale - 127). Checkpoints hold the 16 bytes of a block with two columns a
-byte, the lower nibble first. The kernels read four 32-bit words instead: code j of word i is column
-4 j + i of the block, so that one code of the four words meets four neighbouring activations.
+byte, the lower nibble first. The kernels of experts read four 32-bit words instead: code j of word
+i is column 4 j + i of the block, so that one code of the four words meets four neighbouring
+activations.
 
 Even codes are in the lower half of a word, odd ones in the upper half, four in each. The first
 three stand such that one shift moves a code's magnitude and its sign to the lowest exponent bits
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import Format, WeightMatrix
 
 BLOCK = 32
 _PER_WORD = 8
@@ -51,6 +52,10 @@ class Mxfp4Matrix(WeightMatrix):
     @property
     def columns(self) -> int:
         return _PER_WORD * int(self.data.shape[1])
+
+    @property
+    def format(self) -> Format:
+        return "mxfp4"
 
     def dense(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         assert self.scale is not None

@@ -19,6 +19,7 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.packing import CHUNK, PACKED_FORMATS
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
 from decodescope.kernels.host.weights import FP8_X, Norm, WeightMatrix
 
@@ -145,10 +146,13 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
         ValueError: several tokens with a tile below 16 x 16.
     """
     batch = int(x.shape[0])
+    packed = weight.format in PACKED_FORMATS
     options: dict[str, Any] = {
         "K": weight.columns,
+        "LAYOUT": weight.layout,
         "ROWS": tile.rows,
-        "BLOCK": tile.columns,
+        # FP8 tensor cores multiply 32 columns at least, and formats of 4 bits have chunks of 32.
+        "BLOCK": max(CHUNK, tile.columns) if packed or x.dtype == FP8_X else tile.columns,
         "PDL": pdl,
         "num_warps": tile.num_warps,
     }
@@ -161,9 +165,6 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
             f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
             f"{MIN_DOT} x {MIN_DOT}"
         )
-    if x.dtype == FP8_X or weight.format == "mxfp4":
-        # FP8 tensor cores multiply 32 columns at least, and MXFP4 has blocks of 32.
-        options["BLOCK"] = max(2 * MIN_DOT, tile.columns)
     return options | {
         "BATCH": batch,
         "TOKENS": padded_tokens(batch),

@@ -2,7 +2,8 @@
 
 Every kernel that multiplies by weights takes a `WeightMatrix`, loads the elements in the type they
 are stored in, converts them (`device/elements.py`) and multiplies each finished sum by its row's
-scale. FP8 and INT8 are therefore another `data` and a `scale`, not another kernel.
+scale. FP8 and INT8 are therefore another `data` and a `scale`, not another kernel. Weights of 4
+bits have a `packing`, which says where in `data` codes and scales of groups are (`packing.py`).
 
 A row is an output channel: W[r, k] ~ data[r, k] scale[r] with scale[r] = max |W[r]| / L, where L is
 the format's largest value (448 for E4M3, 57,344 for E5M2, 127 for INT8). The element is W / scale,
@@ -14,14 +15,18 @@ Specification 1.0; scales for each output channel as in LLM.int8(), Dettmers et 
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 
-NarrowFormat = Literal["fp8_e4m3", "fp8_e5m2", "int8"]
-Format = Literal["bf16", "fp16", "fp32", "mxfp4"] | NarrowFormat
+from decodescope.kernels.host.packed import quantized_groups, unpacked
+from decodescope.kernels.host.packing import Layout, PackedName, Packing, packing_of
 
-NARROW_DTYPES: dict[NarrowFormat, torch.dtype] = {
+ByteFormat = Literal["fp8_e4m3", "fp8_e5m2", "int8"]
+NarrowFormat = ByteFormat | PackedName
+Format = Literal["bf16", "fp16", "fp32"] | NarrowFormat
+
+NARROW_DTYPES: dict[ByteFormat, torch.dtype] = {
     "fp8_e4m3": torch.float8_e4m3fn,
     "fp8_e5m2": torch.float8_e5m2,
     "int8": torch.int8,
@@ -38,8 +43,6 @@ FORMATS: dict[torch.dtype, Format] = {
     torch.float16: "fp16",
     torch.float32: "fp32",
     **{dtype: format for format, dtype in NARROW_DTYPES.items()},
-    # Words of eight (`mxfp4.py`).
-    torch.int32: "mxfp4",
 }
 _BIASES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -49,6 +52,8 @@ class WeightMatrix:
     """W [rows, columns], row-major: W[r, k] = data[r, k] * scale[r], and y = W x + bias.
 
     `scale` is float32 [rows], None where every scale is 1; `bias` is [rows] in the model's dtype.
+    With a `packing`, `data` is int32 [rows, packing.width], and what it holds is multiplied by
+    `scale`.
 
     Raises:
         ValueError: a shape, layout, dtype or mix of devices that no kernel here reads.
@@ -57,6 +62,7 @@ class WeightMatrix:
     data: torch.Tensor
     scale: torch.Tensor | None = None
     bias: torch.Tensor | None = None
+    packing: Packing | None = None
 
     def __post_init__(self) -> None:
         if self.data.dim() != 2 or not self.data.is_contiguous() or 0 in self.data.shape:
@@ -64,8 +70,15 @@ class WeightMatrix:
                 f"weights {list(self.data.shape)} with strides {self.data.stride()}: must be a "
                 "contiguous matrix [rows, columns], not empty"
             )
-        if self.data.dtype not in FORMATS or self.format == "mxfp4":
+        if self.packing is None and self.data.dtype not in FORMATS:
             raise ValueError(f"weights of {self.data.dtype}: must be one of {list(FORMATS)}")
+        if self.packing is not None and (
+            self.data.dtype != torch.int32 or self.data.shape[1] != self.packing.width
+        ):
+            raise ValueError(
+                f"weights of {self.data.dtype} {list(self.data.shape)}: {self.columns} columns of "
+                f"{self.packing.format} must be int32 [rows, {self.packing.width}]"
+            )
         if self.scale is not None and self.scale.dtype != torch.float32:
             raise ValueError(f"scales of {self.scale.dtype}: must be float32")
         if self.bias is not None and self.bias.dtype not in _BIASES:
@@ -87,7 +100,12 @@ class WeightMatrix:
 
     @property
     def columns(self) -> int:
-        return int(self.data.shape[1])
+        return int(self.data.shape[1]) if self.packing is None else self.packing.columns
+
+    @property
+    def layout(self) -> Layout:
+        """The compile-time constant by which kernels read it."""
+        return (self.columns, None, 0) if self.packing is None else self.packing.layout
 
     @property
     def pointers(self) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
@@ -96,7 +114,12 @@ class WeightMatrix:
 
     @property
     def format(self) -> Format:
-        return FORMATS[self.data.dtype]
+        return FORMATS[self.data.dtype] if self.packing is None else self.packing.format.name
+
+    @property
+    def narrow(self) -> bool:
+        """Whether products convert it, and round x to float16."""
+        return self.packing is not None or self.data.element_size() == 1
 
     @property
     def bytes_read(self) -> int:
@@ -105,7 +128,10 @@ class WeightMatrix:
 
     def dense(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         """W with its scales applied, for references."""
-        dense = self.data.to(dtype)
+        if self.packing is None:
+            dense = self.data.to(dtype)
+        else:
+            dense = unpacked(self.data, self.packing, dtype)
         return dense if self.scale is None else dense * self.scale.to(dtype)[:, None]
 
 
@@ -139,7 +165,8 @@ def largest_value(dtype: torch.dtype) -> float:
 def quantized_rows(
     matrix: torch.Tensor, format: NarrowFormat, scaled: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """`matrix` [rows, columns] as elements of `format` and scales, float32 [rows].
+    """`matrix` [rows, columns] as elements of `format` and scales, float32 [rows]; of 4 bits as
+    `packed.quantized_groups` says.
 
     A row of zeros has scale 1. With `scaled` off there are no scales (None) and every element is
     rounded as it is; values beyond the format's largest one become that one. Takes 8 bytes of
@@ -155,13 +182,15 @@ def quantized_rows(
         )
     if format == "int8" and not scaled:
         raise ValueError("int8 without scales: most weights are far below 1 and would become 0")
-    dtype = NARROW_DTYPES[format]
-    most = largest_value(dtype)
     values = matrix.float()
     largest = values.abs().amax(dim=1)
     if not bool(largest.isfinite().all()):
         row = int((~largest.isfinite()).nonzero()[0])
         raise ValueError(f"row {row} of the weights holds NaN or an infinity")
+    if (packing := packing_of(format, int(matrix.shape[1]))) is not None:
+        return quantized_groups(values, packing)
+    dtype = NARROW_DTYPES[cast(ByteFormat, format)]
+    most = largest_value(dtype)
     scale: torch.Tensor | None = None
     if scaled:
         scale = largest / most
@@ -171,3 +200,14 @@ def quantized_rows(
     values = values.clamp(-most, most)
     data = values.round_().to(dtype) if format == "int8" else values.to(dtype)
     return data, scale
+
+
+def narrow_matrix(
+    matrix: torch.Tensor,
+    format: NarrowFormat,
+    scaled: bool = True,
+    bias: torch.Tensor | None = None,
+) -> WeightMatrix:
+    """`quantized_rows` as the kernels take them, with `bias`. Raises as `quantized_rows`."""
+    packing = packing_of(format, int(matrix.shape[1]))
+    return WeightMatrix(*quantized_rows(matrix, format, scaled), bias, packing)

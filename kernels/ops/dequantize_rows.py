@@ -6,7 +6,7 @@ multiplies by an ordinary matrix. The decode kernels never need one: they conver
 Bytes moved: an element and 2 or 4 bytes of W for each weight, 4 for each scale. PyTorch's
 `data.to(dtype).mul_(scale)` reads and writes W once more.
 
-Source: the formats and scales of `host/weights.py`.
+Source: the formats and scales of `host/weights.py` and `host/packing.py`.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,13 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.packed_codes import (
+    CHUNK,
+    PER_WORD,
+    pair_values,
+    scale_values,
+    stored_scales,
+)
 from decodescope.kernels.host.checks import check_floats
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.weights import WeightMatrix
@@ -52,13 +59,56 @@ def _dequantize_rows_kernel(
     tl.store(out_ptr + row * columns + column, values.to(out_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _dequantize_packed_rows_kernel(
+    data_ptr,
+    scale_ptr,
+    out_ptr,
+    blocks,
+    K: tl.constexpr,
+    LAYOUT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """A program has a block of one row's chunks of 32 columns, as [chunks, words, pairs, 2]."""
+    allow_next(PDL)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    chunk = tl.program_id(0) % blocks * (BLOCK // CHUNK) + tl.arange(0, BLOCK // CHUNK)
+    here = (chunk < (K + CHUNK - 1) // CHUNK)[:, None]
+    SCALES: tl.constexpr = LAYOUT[1]
+    data_ptr += row * LAYOUT[0]
+    places = data_ptr + chunk[:, None] * (CHUNK // PER_WORD) + tl.arange(0, 4)[None, :]
+    words = tl.load(places, mask=here, other=0).to(tl.uint32, bitcast=True)
+    stored = stored_scales(data_ptr, tl.zeros((1,), tl.int32), chunk, tl.trans(here), K, LAYOUT)
+    scale, other = scale_values(tl.trans(stored), SCALES)
+    zero = tl.zeros_like(scale)
+    if SCALES == "e4m3":
+        scale = tl.where(tl.arange(0, 4)[None, :] < 2, scale, other)
+    elif SCALES != "e8m0":
+        zero += other
+    w0, v0 = pair_values(words, 0, SCALES)
+    w1, v1 = pair_values(words, 1, SCALES)
+    w2, v2 = pair_values(words, 2, SCALES)
+    w3, v3 = pair_values(words, 3, SCALES)
+    first = tl.join(tl.join(w0, w2), tl.join(w1, w3))
+    second = tl.join(tl.join(v0, v2), tl.join(v1, v3))
+    codes = tl.reshape(tl.join(first, second), (BLOCK // CHUNK, 4, PER_WORD))
+    values = tl.reshape((codes - zero[:, :, None]) * scale[:, :, None], (BLOCK,))
+    if scale_ptr is not None:
+        values *= tl.load(scale_ptr + row)
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    wait_for_previous(PDL)
+    values = values.to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + row * K + column, values, mask=column < K)
+
+
 @dataclass(frozen=True, slots=True)
 class DequantizeRows(KernelOperation):
     """out = data * scale, computed in float32 and rounded once, to nearest, ties to even; beyond
     float16 lie infinities.
 
-    weight: FP8 or INT8 [rows, columns], scales or none, no bias; out [rows, columns], contiguous,
-    of a dtype of the kernels.
+    weight: of 8 or 4 bits [rows, columns], scales or none, no bias; out [rows, columns],
+    contiguous, of a dtype of the kernels.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, or a bias.
@@ -69,13 +119,27 @@ class DequantizeRows(KernelOperation):
 
     def launch(self, pdl: bool = False) -> Launch:
         data, scale, bias = self.weight.pointers
-        if data.element_size() != 1:
-            raise ValueError(f"weights of {data.dtype}: must be FP8 or INT8")
+        if not self.weight.narrow:
+            raise ValueError(f"weights of {data.dtype}: must be of 8 or 4 bits")
         if bias is not None:
             raise ValueError("weights with a bias: a matrix has no place for it")
         rows, columns = self.weight.rows, self.weight.columns
         check_floats("out", self.out, (rows, columns), data.device)
         blocks = triton.cdiv(columns, BLOCK)
+        if self.weight.packing is not None:
+            return launch(
+                _dequantize_packed_rows_kernel,
+                (rows * blocks,),
+                data,
+                scale,
+                self.out,
+                blocks,
+                K=columns,
+                LAYOUT=self.weight.layout,
+                BLOCK=BLOCK,
+                PDL=pdl,
+                num_warps=NUM_WARPS,
+            )
         return launch(
             _dequantize_rows_kernel,
             (rows * blocks,),

@@ -52,6 +52,7 @@ def _experts_down_kernel(
     FACTOR: tl.constexpr,
     ADDS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -77,7 +78,7 @@ def _experts_down_kernel(
             scale, bias = scale_and_bias(None, bias_ptr, first_row + rows, mask)
         else:
             matrix = w_ptr + first_row * K
-            first = vector_product.first_blocks(matrix, inside, None, 0, K, BLOCK, 1, AHEAD)
+            first = vector_product.first_blocks(matrix, inside, None, 0, K, BLOCK, 1, AHEAD, LAYOUT)
             scale, bias = scale_and_bias(scale_ptr, bias_ptr, first_row + rows, mask)
         # Triton unpacks no tuples.
         matrices = matrices + (matrix,)  # type: ignore[assignment]  # noqa: RUF005
@@ -98,7 +99,7 @@ def _experts_down_kernel(
             )
         else:
             sums = vector_product.vector_products(
-                first, matrix, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD
+                first, matrix, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD, LAYOUT
             )
         share, scale, bias = shares[slot]
         total += share * (sums * scale + bias)

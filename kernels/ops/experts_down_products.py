@@ -39,6 +39,7 @@ def _experts_down_products_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
@@ -54,8 +55,9 @@ def _experts_down_products_kernel(
     slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     is_used = tl.max(used.to(tl.int32), axis=0) > 0
-    if is_used and not PACKED:
-        batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    if not PACKED:  # noqa: SIM102 - at compile time
+        if is_used:
+            batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     wait_for_previous(PDL)
     if is_used:
         mask = (rows < N)[:, None]

@@ -9,6 +9,7 @@ stores the products of those that do.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import triton
@@ -43,7 +44,7 @@ def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
 
 def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix:
     """The matrix of one of `count` experts."""
-    parts = {
+    parts: dict[str, Any] = {
         name: tensor.chunk(count)[expert]
         for name, tensor in zip(("data", "scale", "bias"), matrix.pointers, strict=True)
         if tensor is not None
@@ -134,6 +135,7 @@ def _experts_gate_up_kernel(
     LIMIT: tl.constexpr,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -161,9 +163,9 @@ def _experts_gate_up_kernel(
             packed, packed_ptr, scale_ptr, rows, x_ptr, g_ptr, eps, K, BLOCK, AHEAD
         )
     else:
-        first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+        first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
         sums = vector_product.vector_products(
-            first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+            first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
         )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
@@ -192,6 +194,7 @@ def _experts_gate_up_batched_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,

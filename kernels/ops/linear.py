@@ -41,19 +41,20 @@ def _linear_kernel(
     eps,
     N: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
     mask = rows < N
-    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
     sums = sums * scale + bias
     tl.store(out_ptr + rows, sums.to(out_ptr.dtype.element_ty), mask=mask)
@@ -73,19 +74,20 @@ def _linear_batched_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
-    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < N)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
     )
     sums = sums * scale + bias
     token = tl.arange(0, TOKENS)

@@ -47,6 +47,7 @@ def _linear_residual_kernel(
     counter_ptr,
     N: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -57,9 +58,9 @@ def _linear_residual_kernel(
     allow_next(PDL)
     block = tl.program_id(0)
     split = tl.program_id(1)
-    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, LAYOUT[0], ROWS)
     mask = rows < N
-    first = vector_product.first_blocks(w_ptr, inside, None, split, K, BLOCK, SPLITS, AHEAD)
+    first = vector_product.first_blocks(w_ptr, inside, None, split, K, BLOCK, SPLITS, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
     wait_for_previous(PDL)
     # Loaded before the sums, so that the end of the kernel does not wait for it. Only the last
@@ -67,7 +68,7 @@ def _linear_residual_kernel(
     if ADDS:
         residual = tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
     sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, x_scale_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD
+        first, w_ptr, inside, x_ptr, x_scale_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD, LAYOUT
     )
     column, finishes = split_sums(sums[:, None], partial_ptr, counter_ptr, block, split, SPLITS)
     sums = tl.reshape(column, (ROWS,))
@@ -92,6 +93,7 @@ def _linear_residual_batched_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -102,8 +104,8 @@ def _linear_residual_batched_kernel(
     allow_next(PDL)
     block = tl.program_id(0)
     split = tl.program_id(1)
-    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
-    batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL)
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, LAYOUT[0], ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
     wait_for_previous(PDL)
     token = tl.arange(0, TOKENS)
@@ -114,7 +116,7 @@ def _linear_residual_batched_kernel(
     if ADDS:
         residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS, WORDS
+        w_ptr, inside, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS, WORDS, LAYOUT
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:

@@ -44,6 +44,7 @@ def _norm_gate_up_kernel(
     eps,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -53,12 +54,12 @@ def _norm_gate_up_kernel(
     allow_next(PDL)
     # Rows of the tile alternate between G and U, so that one product serves both.
     unit = tl.program_id(0) * (ROWS // 2)
-    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
-    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, LAYOUT[0], ROWS)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
@@ -81,6 +82,7 @@ def _norm_gate_up_batched_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
@@ -89,12 +91,12 @@ def _norm_gate_up_batched_kernel(
 ):
     allow_next(PDL)
     unit = tl.program_id(0) * (ROWS // 2)
-    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
-    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, LAYOUT[0], ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)

@@ -48,6 +48,7 @@ def _norm_head_kernel(
     cap,
     V: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -56,13 +57,13 @@ def _norm_head_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, K, ROWS)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, LAYOUT[0], ROWS)
     mask = rows < V
-    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
     sums = sums * scale + bias
     if cap is not None:
@@ -105,6 +106,7 @@ def _norm_head_batched_kernel(
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
@@ -113,13 +115,13 @@ def _norm_head_batched_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, K, ROWS)
-    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, LAYOUT[0], ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < V)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
     )
     sums = sums * scale + bias
     if cap is not None:

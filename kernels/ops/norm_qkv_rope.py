@@ -114,6 +114,7 @@ def _norm_qkv_rope_kernel(
     D: tl.constexpr,
     DISTANCE: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -137,13 +138,13 @@ def _norm_qkv_rope_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
     # Beyond the matrix, V is K.
     matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
-    w_ptr += matrix_head.to(tl.int64) * (D * K)
-    w_ptr, inside, rows = program_partners(w_ptr, first, D, K, ROWS, DISTANCE)
-    blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    w_ptr += matrix_head.to(tl.int64) * (D * LAYOUT[0])
+    w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
+    blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, matrix_head * D + rows, None)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
-        blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
     sums = sums * scale + bias
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
@@ -245,6 +246,7 @@ def _norm_qkv_rope_batched_kernel(
     D: tl.constexpr,
     DISTANCE: tl.constexpr,
     K: tl.constexpr,
+    LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
@@ -258,11 +260,11 @@ def _norm_qkv_rope_batched_kernel(
     first = (tl.program_id(0) % CHUNKS) * PAIRS
     # Beyond the matrix, V is K.
     matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
-    w_ptr += matrix_head.to(tl.int64) * (D * K)
-    w_ptr, inside, rows = program_partners(w_ptr, first, D, K, ROWS, DISTANCE)
+    w_ptr += matrix_head.to(tl.int64) * (D * LAYOUT[0])
+    w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
     rows += matrix_head * D
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
-    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
     row = tl.minimum(tl.maximum(position, 0), table_rows - 1).to(tl.int64) * (D // 2)
@@ -274,7 +276,7 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
-from decodescope.kernels.host.weights import (
-    NarrowFormat,
-    Norm,
-    QkNorm,
-    WeightMatrix,
-    quantized_rows,
-)
+from decodescope.kernels.host.weights import NarrowFormat, Norm, QkNorm, WeightMatrix, narrow_matrix
 from decodescope.kernels.host.workspace import NO_KEY, Workspace, new_workspace
 
 
@@ -50,7 +44,7 @@ class Inputs:
         """As `weight`, of narrow elements with a scale for each row."""
         full = (self.random(rows, columns, dtype=torch.float32) / columns**0.5).to(self.device)
         bias = self.random(rows, seed=2) if biased else None
-        return WeightMatrix(*quantized_rows(full, format), bias)
+        return narrow_matrix(full, format, bias=bias)
 
     def norm(self, features: int, seed: int = 3) -> Norm:
         return Norm(self.random(features, seed=seed) * 0.3 + 1, 1e-5)

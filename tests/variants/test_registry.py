@@ -37,7 +37,8 @@ def build_eager(loaded: Any, workload: DecodeWorkload, device: str) -> EagerStep
 
 GOOD = Variant("mine", "my own step", False, build_eager)
 NOTHING = Variant("nothing", "no step at all", False, build_nothing)
-NARROW = (*(word for word in NARROW_WEIGHTS if word != "w8a8"), "kv_fp8_e4m3", "w8a8")
+LISTED = [word for word, stored in NARROW_WEIGHTS.items() if stored.listed and word != "w8a8"]
+NARROW = (*LISTED, "kv_fp8_e4m3", "w8a8")
 ON_GPU = Variant("mine-gpu", "my own step on a GPU", True, build_nothing)
 TAKEN = Variant("eager", "not the real one", False, build_nothing)
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
+from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.spec import (
     FUSIONS,
     KV_FORMATS,
@@ -19,7 +20,7 @@ from decodescope.variants.spec import (
 
 loaded_formats = st.one_of(st.none(), st.sampled_from(LOADED_FORMATS))
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
-narrow_formats = st.sampled_from(tuple(NARROW_WEIGHTS))
+byte_formats = st.sampled_from([word for word in NARROW_WEIGHTS if word not in PACKED_FORMATS])
 kv_formats = st.one_of(st.none(), st.sampled_from(KV_FORMATS))
 parts_but_attention = st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"})
 specs = st.one_of(
@@ -44,9 +45,17 @@ specs = st.one_of(
         VariantSpec,
         st.just("fused"),
         st.booleans(),
-        weight_format=narrow_formats,
+        weight_format=byte_formats,
         head16=st.booleans(),
         embedding8=st.booleans(),
+        kv_format=kv_formats,
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        st.booleans(),
+        weight_format=st.sampled_from(tuple(PACKED_FORMATS)),
+        head16=st.booleans(),
         kv_format=kv_formats,
     ),
 )
@@ -113,8 +122,8 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+kv_fp8_e4m3+kv_fp8_e5m2", "'\\+kv_fp8_e5m2' repeats"),
         ("fused+head16", "goes with a narrow weight format"),
         ("fused+bf16+embedding8", "goes with a narrow weight format"),
-        ("eager+int8", "only fused kernels read FP8 and INT8"),
-        ("compiled+kv_fp8_e4m3", "only fused kernels read FP8 and INT8"),
+        ("eager+int8", "only fused kernels read FP8, INT8 and 4 bits"),
+        ("compiled+kv_fp8_e4m3", "only fused kernels read FP8, INT8 and 4 bits"),
         ("fused-head-head", "'-head' repeats"),
         ("fused-hed", "did you mean head"),
         ("fused+head", "part 'head' is unknown"),

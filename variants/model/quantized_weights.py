@@ -1,8 +1,9 @@
-"""FP8 and INT8 weights: the modules that hold them, and quantising those of a model in place.
+"""Weights of 8 and 4 bits: the modules that hold them, and quantising those of a model in place.
 
 The modules take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
-transformers model, and hold the very tensors that the fused kernels read. Each output channel has
-one scale. The router of a mixture of experts stays as it is: it is tiny, and decides.
+transformers model, and hold the very tensors that the fused kernels read. Each output channel of 8
+bits has one scale. Only nn.Linear has 4 bits. The router of a mixture of experts stays as it is: it
+is tiny, and decides.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,21 +11,23 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.mxfp4 import unpacked
-from decodescope.kernels.host.weights import NARROW_DTYPES, NarrowFormat, quantized_rows
+from decodescope.kernels.host import mxfp4, packed
+from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
-# The element type, and whether there are scales.
-Stored = tuple[torch.dtype, bool]
-# Elements [..., rows, columns], their scales [..., rows] or None, and a dtype: W in that dtype.
-Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype], torch.Tensor]
+# The element type or the format of 4 bits, and whether rows have scales.
+Stored = tuple[torch.dtype | PackedFormat, bool]
+# Elements [..., rows, columns], their scales [..., rows] or None, a dtype, and the packing of
+# elements of 4 bits: W in that dtype.
+Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | None], torch.Tensor]
 
 # The modules of a model that the fused kernels run (`steps.fused.model_parts`).
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
@@ -38,23 +41,28 @@ class QuantizedMatrix(nn.Module):
     """W [rows, columns]: W[r, k] = data[r, k] * scale[r], as `kernels.host.weights.WeightMatrix`.
 
     `data` is FP8 or INT8, `scale` float32 [rows], None where every scale is 1; of experts, both
-    have a dimension more, the first. They are no
+    have a dimension more, the first. With a `packing`, `data` is words. They are no
     parameters: what casts or upcasts a model moves them with it, and leaves their types alone.
     """
 
-    def __init__(self, data: torch.Tensor, scale: torch.Tensor | None) -> None:
+    def __init__(
+        self, data: torch.Tensor, scale: torch.Tensor | None, packing: Packing | None = None
+    ) -> None:
         super().__init__()
         self.data = data
         self.scale = scale
+        self.packing = packing
 
     @property
     def stored(self) -> Stored:
-        return self.data.dtype, self.scale is not None
+        form = self.data.dtype if self.packing is None else self.packing.format
+        return form, self.scale is not None
 
     @property
     def elements(self) -> int:
         """The number of weights."""
-        return self.data.numel()
+        packing = self.packing
+        return self.data.numel() if packing is None else len(self.data) * packing.columns
 
     @property
     def tensors(self) -> Iterator[torch.Tensor]:
@@ -77,15 +85,20 @@ class QuantizedLinear(QuantizedMatrix):
     """
 
     def __init__(
-        self, data: torch.Tensor, scale: torch.Tensor | None, bias: nn.Parameter | None = None
+        self,
+        data: torch.Tensor,
+        scale: torch.Tensor | None,
+        bias: nn.Parameter | None = None,
+        packing: Packing | None = None,
     ) -> None:
-        super().__init__(data, scale)
+        super().__init__(data, scale, packing)
         self.bias = bias
         self.convert: Convert = scaled
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [..., columns] -> [..., rows]."""
-        return F.linear(x, self.convert(self.data, self.scale, x.dtype), self.bias)
+        weight = self.convert(self.data, self.scale, x.dtype, self.packing)
+        return F.linear(x, weight, self.bias)
 
 
 class _Indexed(QuantizedMatrix):
@@ -130,11 +143,11 @@ class QuantizedExperts(_Indexed):
 
     def __getitem__(self, experts: torch.Tensor) -> torch.Tensor:
         """experts [...] -> their matrices [..., rows, columns]."""
-        return self.convert(*self._entries(experts), self.dtype)
+        return self.convert(*self._entries(experts), self.dtype, None)
 
     def transpose(self, first: int, second: int) -> torch.Tensor:
         """The matrices of all experts with two dimensions exchanged."""
-        return self.convert(self.data, self.scale, self.dtype).transpose(first, second)
+        return self.convert(self.data, self.scale, self.dtype, None).transpose(first, second)
 
 
 class Mxfp4Experts(QuantizedMatrix):
@@ -153,7 +166,7 @@ class Mxfp4Experts(QuantizedMatrix):
     def __getitem__(self, experts: torch.Tensor) -> torch.Tensor:
         """experts [...] -> their matrices [..., columns, rows]."""
         assert self.scale is not None
-        return unpacked(self.data[experts], self.scale[experts], self.dtype).mT
+        return mxfp4.unpacked(self.data[experts], self.scale[experts], self.dtype).mT
 
 
 @contextmanager
@@ -187,9 +200,17 @@ def weight_tensors(module: nn.Module) -> list[torch.Tensor]:
     return list({id(tensor): tensor for tensor in tensors}.values())
 
 
-def scaled(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+def scaled(
+    data: torch.Tensor,
+    scale: torch.Tensor | None,
+    dtype: torch.dtype,
+    packing: Packing | None = None,
+) -> torch.Tensor:
     """data * scale in `dtype`: the elements are exact in every dtype, the product is rounded once
     (PyTorch multiplies in float32)."""
+    if packing is not None:
+        weights = packed.unpacked(data, packing, torch.float32)
+        return (weights if scale is None else weights.mul_(scale.unsqueeze(-1))).to(dtype)
     values = data.to(dtype)
     return values if scale is None else values.mul_(scale.unsqueeze(-1))
 
@@ -206,7 +227,14 @@ class Quantization:
 
     @property
     def stored(self) -> Stored:
-        return NARROW_DTYPES[self.format], self.scaled
+        for name, packed_format in PACKED_FORMATS.items():
+            if name == self.format:
+                return packed_format, packed_format.row_scaled
+        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
+
+    def packing(self, columns: int) -> Packing | None:
+        """That of a matrix of so many columns; None of 8 bits."""
+        return packing_of(self.format, columns)
 
 
 def quantization_of(spec: VariantSpec | None) -> Quantization | None:
@@ -333,18 +361,20 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     if isinstance(part, QuantizedMatrix):
         if part.stored != quantization.stored:
             raise ModelError(
-                f"{name}: {path} is stored in {part.data.dtype}, and no longer in the model's "
+                f"{name}: {path} is stored in {part.stored[0]}, and no longer in the model's "
                 f"dtype; it cannot become {quantization.format}"
             )
         return
     weight = part if isinstance(part, torch.Tensor) else part.weight
     data, scale = _narrow(weight, quantization, f"{name}: {path}")
     if weight is part:
+        assert quantization.format in NARROW_DTYPES, "experts have 8 or 16 bits"
         delattr(owner, leaf)
         setattr(owner, leaf, QuantizedExperts(data, scale, weight.dtype))
         return
     if not isinstance(part, nn.Embedding):
-        setattr(owner, leaf, QuantizedLinear(data, scale, part.bias))
+        packing = quantization.packing(int(weight.shape[-1]))
+        setattr(owner, leaf, QuantizedLinear(data, scale, part.bias, packing))
         return
     factor = getattr(part, "scalar_embed_scale", None)
     setattr(owner, leaf, QuantizedEmbedding(data, scale, weight.dtype, factor))
@@ -359,7 +389,11 @@ def _narrow(
     """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time."""
     matrix = weight.flatten(0, -2)
     rows, columns = matrix.shape
-    data = torch.empty_like(matrix, dtype=NARROW_DTYPES[quantization.format])
+    form, scaled_rows = quantization.stored
+    packing = quantization.packing(columns)
+    width = columns if packing is None else packing.width
+    dtype = form if isinstance(form, torch.dtype) else torch.int32
+    data = matrix.new_empty((rows, width), dtype=dtype)
     scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
     step = max(1, _BLOCK // columns)
     # A model without memory has no values.
@@ -372,8 +406,13 @@ def _narrow(
                 f"{where}: row {first + int(broken.nonzero()[0])} has NaN or infinite values and "
                 f"cannot be stored in {quantization.format}; download the checkpoint again"
             )
-        data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
+        try:
+            data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
+        except ValueError as error:
+            raise ModelError(
+                f"{where}: from row {first} on, {error}; choose a format of 8 bits"
+            ) from error
         if scales is not None:
             scale[block] = scales
-    shape = weight.shape
-    return data.view(shape), scale.view(shape[:-1]) if quantization.scaled else None
+    shape = weight.shape[:-1]
+    return data.view(*shape, width), scale.view(shape) if scaled_rows else None

@@ -185,16 +185,18 @@ class StepFlops:
 def _multiplied_elements(model: nn.Module) -> int:
     """Elements of the weight matrices of all modules but the embedding tables, that one sequence
     is multiplied by."""
-    weights = (
-        module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
-        for module in model.modules()
-        if not isinstance(module, _TABLES)
-    )
+    modules = [module for module in model.modules() if not isinstance(module, _TABLES)]
+    weights = (getattr(module, "weight", None) for module in modules)
+    narrow = (module.elements for module in modules if isinstance(module, QuantizedLinear))
     count, chosen = expert_counts(model.config)
-    return expert_elements(model) * chosen // count + sum(
-        weight.numel()
-        for weight in weights
-        if isinstance(weight, torch.Tensor) and weight.dim() == 2
+    return (
+        expert_elements(model) * chosen // count
+        + sum(narrow)
+        + sum(
+            weight.numel()
+            for weight in weights
+            if isinstance(weight, torch.Tensor) and weight.dim() == 2
+        )
     )
 
 

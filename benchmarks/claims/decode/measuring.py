@@ -17,6 +17,7 @@ from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
 from decodescope.variants.comparing.job_process import (
     ACCURACY_MISSING,
@@ -42,6 +43,7 @@ _NO_LOGITS = 1.0
 # Significant binary digits of a stored number. INT8 has a scale for each row, whose largest weight
 # is about four times the typical one: of 7 digits, 5 are left for that one.
 _DIGITS = {"fp32": 24, "fp16": 11, "bf16": 8, "int8": 5, "fp8_e4m3": 4, "fp8_e5m2": 3}
+_DIGITS |= dict.fromkeys(PACKED_FORMATS, 2)
 # The narrow formats in which peers store weights; the others keep those of the run.
 PEER_FORMATS: dict[str, WeightFormat] = {"torchao-fp8": "fp8_e4m3", "torchao-int8": "int8"}
 

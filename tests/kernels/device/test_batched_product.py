@@ -1,5 +1,5 @@
-"""What Triton makes of a batched product for other GPUs, compiled in a process of its own: there
-the kernels are compiled even if they are interpreted here."""
+"""What Triton makes of products for other GPUs, compiled in a process of its own: there the kernels
+are compiled even if they are interpreted here."""
 
 import json
 import os
@@ -15,11 +15,12 @@ from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-kernels, capabilities, sizes = json.loads(sys.argv[1])
+kernels, sizes = json.loads(sys.argv[1])
 made = {}
-for operation, (module, name, types, constants) in kernels.items():
+for operation, (module, name, types, constants, capabilities) in kernels.items():
     kernel = getattr(importlib.import_module(module), name)
-    constants |= sizes
+    constants = {name: one for name, one in (sizes | constants).items() if name in kernel.arg_names}
+    constants["LAYOUT"] = tuple(constants["LAYOUT"])
     constants |= dict.fromkeys(set(kernel.arg_names) - set(types) - set(constants))
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     for capability in capabilities:
@@ -32,19 +33,29 @@ print(json.dumps(made))
 CAPABILITIES = [89, 90, 120]
 TYPES = {"x_ptr": "*fp8e4nv", "w_ptr": "*fp8e4nv", "out_ptr": "*bf16"}
 TYPES |= dict.fromkeys(("x_scale_ptr", "scale_ptr", "partial_ptr"), "*fp32")
-SIZES = {"N": 256, "K": 1024, "TOKENS": 16, "ROWS": 64, "BLOCK": 128, "PDL": False}
+SIZES = {
+    "N": 256,
+    "K": 1024,
+    "LAYOUT": (1024, None, 0),
+    "TOKENS": 16,
+    "ROWS": 64,
+    "BLOCK": 128,
+    "PDL": False,
+}
 KERNELS = {
     "linear": (
         "decodescope.kernels.ops.linear",
         "_linear_batched_kernel",
         {name: type for name, type in TYPES.items() if name != "partial_ptr"} | {"eps": "fp32"},
         {"BATCH": 16, "WORDS": False},
+        CAPABILITIES,
     ),
     "split_k_gemm": (
         "benchmarks.gemm.split_k_gemm",
         "_split_k_gemm_kernel",
         TYPES | {"counter_ptr": "*i32", "M": "i32"},
         {"SPLITS": 2},
+        CAPABILITIES,
     ),
 }
 MXFP4 = (
@@ -53,7 +64,27 @@ MXFP4 = (
     {"w_ptr": "*i32", "scale_ptr": "*u8", "x_ptr": "*bf16", "logits_ptr": "*bf16"}
     | {"out_ptr": "*fp32"},
     {"EXPERTS": 8, "CHOSEN": 2, "BATCH": 16, "WORDS": False},
+    CAPABILITIES,
 )
+# 3 chunks of 32 columns, and 4 in the blocks; the first block is loaded ahead.
+INT4_SIZES = {"N": 4, "ROWS": 4, "K": 72, "LAYOUT": (16, "fp16", 32), "AHEAD": 1}
+INT4 = {
+    "int4": (
+        "decodescope.kernels.ops.linear",
+        "_linear_kernel",
+        {"x_ptr": "*bf16", "w_ptr": "*i32", "out_ptr": "*bf16", "eps": "fp32"},
+        INT4_SIZES | {"BLOCK": 64},
+        [90],
+    ),
+    "int4 splits": (
+        "decodescope.kernels.ops.linear_residual",
+        "_linear_residual_kernel",
+        {"x_ptr": "*bf16", "w_ptr": "*i32", "residual_ptr": "*bf16"}
+        | {"partial_ptr": "*fp32", "counter_ptr": "*i32"},
+        INT4_SIZES | {"BLOCK": 32, "SPLITS": 2, "ADDS": False},
+        [90],
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +96,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             sys.executable,
             "-c",
             COMPILE,
-            json.dumps([KERNELS | {"mxfp4": MXFP4}, CAPABILITIES, SIZES]),
+            json.dumps([KERNELS | INT4 | {"mxfp4": MXFP4}, SIZES]),
         ],
         env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
         capture_output=True,
@@ -99,3 +130,22 @@ def test_codes_become_operands_in_the_registers_they_arrive_in(
     lines = [line for line in compiled[f"mxfp4 {capability}"].splitlines() if weights in line]
     assert any(f"{weights}, #ttg.dot_op" in line for line in lines)
     assert not [line for line in lines if "convert_layout" in line or "local_alloc" in line]
+
+
+@pytest.mark.parametrize(
+    ("operation", "masked"), [("int4", [False, True]), ("int4 splits", [True] * 2)]
+)
+@pytest.mark.parametrize(
+    ("elements", "shape"), [("i32", "4x\\d+"), ("f16", "4x\\d"), ("bf16", "\\dx8")]
+)
+def test_blocks_of_4_bits_that_reach_past_the_row_are_masked(
+    operation: str, masked: list[bool], elements: str, shape: str, compiled: dict[str, str]
+) -> None:
+    """Words, scales and x. What lies there is finite by chance."""
+    lines = compiled[f"{operation} 90"].splitlines()
+    of_these = re.compile(rf"tt\.load (.*) : tensor<{shape}x!tt.ptr<{elements}>")
+    loads = [found[1] for line in lines if (found := of_these.search(line))]
+    # A pointer, a mask and what stands for the others.
+    each = [arguments.count("%") == 3 for arguments in loads]
+    assert each == [one for one in masked for _ in range(len(loads) // 2)]
+    assert loads

@@ -34,13 +34,14 @@ def _products_kernel(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
+    LAYOUT: tl.constexpr,
 ):
     split = tl.program_id(0)
     lane = tl.arange(0, ROWS)
     rows = tl.minimum(lane, N - 1)
-    first = first_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD)
+    first = first_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD, LAYOUT)
     sums = vector_products(
-        first, w_ptr, rows, x_ptr, None, g_ptr, 1e-5, split, K, BLOCK, SPLITS, AHEAD
+        first, w_ptr, rows, x_ptr, None, g_ptr, 1e-5, split, K, BLOCK, SPLITS, AHEAD, LAYOUT
     )
     tl.store(sums_ptr + split * ROWS + lane, sums)
 
@@ -52,7 +53,8 @@ def multiply(
     rows, columns = w.shape
     padded = triton.next_power_of_2(rows)
     sums = torch.full((splits, padded), float("nan"), device=w.device)
-    _products_kernel[(splits,)](w, x, g, sums, rows, columns, padded, block, splits, ahead)
+    layout = (columns, None, 0)
+    _products_kernel[(splits,)](w, x, g, sums, rows, columns, padded, block, splits, ahead, layout)
     return sums[:, :rows]
 
 

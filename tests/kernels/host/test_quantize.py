@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from decodescope.kernels.host.weights import (
     NARROW_DTYPES,
-    NarrowFormat,
+    ByteFormat,
     WeightMatrix,
     largest_value,
     quantized_rows,
 )
 from tests.helpers.refusals import refuses
 
-FORMATS: tuple[NarrowFormat, ...] = get_args(NarrowFormat)
+FORMATS: tuple[ByteFormat, ...] = get_args(ByteFormat)
 # Half the distance of neighbouring elements: E4M3 2^-4, E5M2 2^-3 of the value; INT8 half a step,
 # which is 1/127 of the largest value of the row.
 RELATIVE = {"fp8_e4m3": 2.0**-4, "fp8_e5m2": 2.0**-3, "int8": 0.0}
@@ -26,7 +26,7 @@ ABSOLUTE = {"fp8_e4m3": 2.0**-10 / 448, "fp8_e5m2": 2.0**-17 / 57344, "int8": 0.
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_every_weight_is_within_half_an_element_of_its_value(
-    format: NarrowFormat, dtype: torch.dtype
+    format: ByteFormat, dtype: torch.dtype
 ) -> None:
     matrix = torch.randn(37, 129).to(dtype)
     matrix[3] *= 1e-3
@@ -47,7 +47,7 @@ def test_every_weight_is_within_half_an_element_of_its_value(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_row_of_zeros_stays_zeros(format: NarrowFormat) -> None:
+def test_a_row_of_zeros_stays_zeros(format: ByteFormat) -> None:
     matrix = torch.randn(3, 8)
     matrix[1] = 0.0
     data, scale = quantized_rows(matrix, format)
@@ -61,7 +61,7 @@ def test_a_row_of_zeros_stays_zeros(format: NarrowFormat) -> None:
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
 )
 def test_any_finite_row_gives_finite_elements_and_a_positive_scale(
-    format: NarrowFormat, row: list[float]
+    format: ByteFormat, row: list[float]
 ) -> None:
     data, scale = quantized_rows(torch.tensor([row]), format)
     assert scale is not None

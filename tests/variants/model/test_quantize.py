@@ -12,12 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.weights import (
-    NARROW_DTYPES,
-    NarrowFormat,
-    WeightMatrix,
-    quantized_rows,
-)
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, WeightMatrix, quantized_rows
 from decodescope.variants.model import quantized_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,
@@ -37,7 +32,7 @@ from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 
 WAYS = [
-    *(Quantization(format) for format in get_args(NarrowFormat)),
+    *(Quantization(format) for format in get_args(ByteFormat)),
     Quantization("fp8_e5m2", scaled=False),
     Quantization("fp8_e4m3", head=False),
     Quantization("int8", embedding=True),
@@ -198,9 +193,9 @@ def test_each_weight_is_freed_before_the_next_layer(
 
 
 @pytest.mark.parametrize("way", ["eager", "batched_mm", "grouped_mm"])
-@pytest.mark.parametrize("format", get_args(NarrowFormat))
+@pytest.mark.parametrize("format", get_args(ByteFormat))
 def test_quantised_experts_are_what_transformers_multiplies_by(
-    format: NarrowFormat, way: str
+    format: ByteFormat, way: str
 ) -> None:
     """Every way of transformers gives the logits of the same matrices in fp32."""
     dense = families.build("mixtral")

@@ -11,6 +11,7 @@ from triton.runtime.errors import OutOfResources
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
+from decodescope.kernels.host.packing import Packing
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.machine.compile_ahead import compile_reason
@@ -224,12 +225,18 @@ def weights_on(device: torch.device) -> Convert:
     return dequantized if device.type == "cuda" else scaled
 
 
-def dequantized(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+def dequantized(
+    data: torch.Tensor,
+    scale: torch.Tensor | None,
+    dtype: torch.dtype,
+    packing: Packing | None = None,
+) -> torch.Tensor:
     """data * scale in `dtype`, as `scaled`."""
-    rows, scales = data.flatten(0, -2), None if scale is None else scale.flatten()
-    out = torch.empty(rows.shape, dtype=dtype, device=data.device)
-    DequantizeRows(WeightMatrix(rows, scales), out).launch()
-    return out.view(data.shape)
+    scales = None if scale is None else scale.flatten()
+    matrix = WeightMatrix(data.flatten(0, -2), scales, packing=packing)
+    out = torch.empty(matrix.rows, matrix.columns, dtype=dtype, device=data.device)
+    DequantizeRows(matrix, out).launch()
+    return out.view(*data.shape[:-1], matrix.columns)
 
 
 def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:

@@ -39,7 +39,8 @@ def scaled_rows(matrix: WeightMatrix, factor: float) -> WeightMatrix:
     data, scale, bias = matrix.pointers
     if scale is None:
         scale = torch.ones(matrix.rows, dtype=torch.float32, device=data.device)
-    return WeightMatrix(data, scale * factor, None if bias is None else bias * factor)
+    bias = None if bias is None else bias * factor
+    return WeightMatrix(data, scale * factor, bias, matrix.packing)
 
 
 def matrix_of(*modules: nn.Module) -> WeightMatrix:
@@ -60,9 +61,10 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     if formats == {None}:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
     scaled = all(part.scale is not None for part in modules)
-    return WeightMatrix(
-        _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
-    )
+    # Modules of one format that read the same x are packed alike.
+    packing = next(part.packing for part in modules if isinstance(part, QuantizedMatrix))
+    scale = _merged(modules, "scale") if scaled else None
+    return WeightMatrix(_merged(modules, "data"), scale, bias, packing)
 
 
 def experts_of(part: Any) -> WeightMatrix:

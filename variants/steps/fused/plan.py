@@ -126,7 +126,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=parts.device)
 
-    narrow = parts.layers[0].o.data.element_size() == 1
+    narrow = parts.layers[0].o.narrow
     q_width = max(layer.o.columns for layer in parts.layers)
     kv_width = max(layer.kv_heads * layer.head_dim for layer in parts.layers)
     widest = max(parts.hidden, q_width, parts.intermediate)

@@ -22,10 +22,13 @@ from decodescope.variants.steps.fused.families import families
 
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 512
 MIN_CAPABILITY = (8, 0)
-# Triton converts E4M3 with instructions that older GPUs lack; E5M2 and INT8 need none.
+# Triton converts E4M3 (of NVFP4, the scales) with instructions that older GPUs lack; others need
+# none.
 MIN_E4M3_CAPABILITY = (8, 9)
 
-_E4M3 = {word for word, stored in NARROW_WEIGHTS.items() if stored.elements == "fp8_e4m3"}
+_E4M3 = {
+    word for word, stored in NARROW_WEIGHTS.items() if stored.elements in ("fp8_e4m3", "nvfp4")
+}
 _ACTIVATIONS: Mapping[Activation, tuple[str, ...]] = {
     "silu": ("silu", "swish"),
     "gelu_tanh": ("gelu_pytorch_tanh",),
@@ -145,4 +148,6 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
         return f"{fields['model_type']} with weights in {spec.weight_format}"
     if declared_formats(fields):
         return "experts in FP8 or INT8 by quantization_config (only those that a variant quantises)"
+    if spec.packed:
+        return f"experts with weights in {spec.weight_format}"
     return "experts with activations in FP8" if spec.fp8_x else None

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from decodescope.kernels.host.packing import Packing
 from decodescope.kernels.host.weights import NARROW_DTYPES, quantized_rows
 from decodescope.variants.model.quantized_weights import (
     Convert,
@@ -27,10 +28,14 @@ class Counted:
         self.dtypes: list[torch.dtype] = []
 
     def __call__(
-        self, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype
+        self,
+        data: torch.Tensor,
+        scale: torch.Tensor | None,
+        dtype: torch.dtype,
+        packing: Packing | None,
     ) -> torch.Tensor:
         self.dtypes.append(dtype)
-        return dequantized(data, scale, dtype)
+        return dequantized(data, scale, dtype, packing)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.model.quantized_weights import is_quantized, quantization_of
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
@@ -16,17 +17,24 @@ from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, both, fused, ids_of, load_family
 
 FORMATS = [word for word in NARROW_WEIGHTS if word != "w8a8"]
+OF_EXPERTS = [word for word in FORMATS if word not in PACKED_FORMATS]
 # How a format's elements are read does not depend on the family, nor its blocks on the format: each
 # family has one of the formats, and each format some families.
 PAIRS = {
     *zip(families.BLOCKS, itertools.cycle(FORMATS), strict=False),
-    *itertools.product(("llama-odd-hidden", "gemma3"), FORMATS),
+    *itertools.product(("llama-odd-hidden", "gemma3"), OF_EXPERTS),
+    *itertools.product(("llama-odd-hidden",), PACKED_FORMATS),
 }
 CONTEXT = families.ORIGINAL_MAX - 2
 QUANTIZABLE = [
     name
     for name, config in families.CONFIGS.items()
     if fused_families()[config["model_type"]].quantizable
+]
+
+GRAPHS = [
+    *itertools.product(QUANTIZABLE, OF_EXPERTS),
+    *zip(families.FAMILIES, itertools.cycle(PACKED_FORMATS), strict=False),
 ]
 
 
@@ -51,7 +59,7 @@ def test_every_family_and_every_format(format: str, family: str, device: str) ->
 @pytest.mark.parametrize(
     ("family", "format", "batch"),
     [
-        *(("qwen3-moe", format, 1) for format in FORMATS),
+        *(("qwen3-moe", format, 1) for format in OF_EXPERTS),
         ("qwen3-moe", "fp8_e4m3", 3),
         ("qwen3-moe-some-dense", "int8", 3),
         ("qwen2-moe", "fp8_e4m3", 3),
@@ -67,8 +75,7 @@ def test_experts(family: str, format: str, batch: int, device: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("family", QUANTIZABLE)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("family", "format"), GRAPHS)
 @pytest.mark.parametrize("batch", [1, 5])
 def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
     assert_agrees(family, f"fused+graph+{format}", batch, "cuda", steps=12)
@@ -93,7 +100,13 @@ def test_parts_can_be_left_out(family: str, left_out: str, device: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "format", "batch"),
-    [("qwen2", "fp8_e4m3", 3), ("qwen2", "int8", 17), ("llama-tied", "fp8_e5m2", 33)],
+    [
+        ("qwen2", "fp8_e4m3", 3),
+        ("qwen2", "int8", 17),
+        ("llama-tied", "fp8_e5m2", 33),
+        ("qwen2", "int4_g32", 3),
+        ("llama-tied", "nvfp4", 17),
+    ],
 )
 def test_a_batch(family: str, format: str, batch: int, device: str) -> None:
     assert_agrees(family, f"fused+{format}", batch, device, steps=1)

@@ -74,7 +74,7 @@ class StepBuilder:
         added first, in the launch of the norm if there is one.
         """
         buffers, x, left = self.buffers, self.buffers.x, self._left
-        narrow = weight.data.element_size() == 1
+        narrow = weight.narrow
         out = buffers.normed_half if narrow else buffers.normed
         inside = self._norm_inside and (self._single or narrow)
         apart = norm is not None and (norm.centered or not inside)
@@ -111,7 +111,7 @@ class StepBuilder:
 
     def quantized(self, path: str, source: Source, weight: WeightMatrix) -> Source:
         """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
-        if not self.spec.fp8_x or weight.data.element_size() > 1:
+        if not self.spec.fp8_x or not weight.narrow:
             return source
         codes = self.rows(self.buffers.codes, source.x.shape[1])
         self.add(path, QuantizeRows(source.x, source.norm, codes, self.buffers.scales))
@@ -179,5 +179,6 @@ def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:
             weight.data[block],
             None if weight.scale is None else weight.scale[block],
             None if weight.bias is None else weight.bias[block],
+            weight.packing,
         )
         first += count

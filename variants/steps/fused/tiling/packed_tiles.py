@@ -1,10 +1,11 @@
-"""Tiles of experts in MXFP4, words of eight weights: one token is multiplied on the CUDA cores,
-several on the tensor cores."""
+"""Tiles of dense matrices of 4 bits: pairs on the CUDA cores for one token, the tensor cores for
+several."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
-from decodescope.kernels.host.mxfp4 import BLOCK
+from decodescope.kernels.host.packing import CHUNK
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -13,99 +14,93 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKind
+from decodescope.variants.steps.fused.tiling.tile_kind import (
+    MAX_WARPS,
+    PROGRAMS_PER_MULTIPROCESSOR,
+    TileKind,
+)
 from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
 
-# Weights that a thread converts in one block, and those of all chosen experts.
-_THREAD_WEIGHTS = 256
-_HELD_WEIGHTS = 1024
-# Rows, columns and warps. Of gate and up the first won on an H200 at the shape of gpt-oss-20b; that
-# of the down projection has as many weights a thread.
-_CHOICES = {
-    "experts_gate_up": ((16, 1024, 4), (8, 1024, 1), (8, 1024, 2), (8, 512, 1), (32, 1024, 8)),
-    "experts_down": (
-        (4, 1024, 4),
-        (8, 1024, 8),
-        (2, 1024, 1),
-        (4, 512, 4),
-        (2, 1024, 2),
-        (4, 1024, 1),
-    ),
-}
-
-# Of several tokens, for wgmma. The first has the fewest instructions a weight, as compiled for
-# compute capability 9.0; the second has half as many rows, for twice as many programs.
-_BATCHED = (
-    Tile(128, 64, 4, 4),
-    Tile(64, 128, 4, 4),
-    Tile(128, 128, 4, 3),
-    Tile(64, 64, 4, 6),
-    Tile(128, 64, 4, 6),
-    Tile(64, 256, 4, 3),
-    Tile(128, 128, 8, 4),
-    Tile(128, 256, 8, 3),
+# Weights that a thread holds before the wait: 64 or 128 registers of words.
+_HELD_WEIGHTS = (512, 1024)
+_MAX_SPLITS = 8
+# Columns that programs share.
+_LONG_ROW = 8192
+# Rows, columns and warps. A lane has 32 columns, which it prepares once for all of its rows.
+_CHOICES = (
+    (16, 4096, 4),
+    (16, 2048, 2),
+    (8, 4096, 4),
+    (8, 2048, 2),
+    (16, 1024, 1),
+    (8, 1024, 1),
+    (32, 1024, 1),
+    (32, 2048, 2),
+    (4, 4096, 4),
+    (4, 2048, 2),
+    (16, 2048, 4),
+    (16, 4096, 8),
 )
-# Programs a multiprocessor that hide the latency of memory: each has few bytes in flight.
-_PROGRAMS = 4
 
 
 class PackedTiles(TileKind):
-    """Blocks of whole MXFP4 blocks."""
+    """Blocks of whole chunks, 16 bytes of codes a lane."""
 
     def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-        return next(self._tiles(operation, shapes))
+        """16 rows a lane, or fewer, so that each multiprocessor has programs."""
+        shape = shapes.shape(operation)
+        splits = 4 if DECLARATIONS[operation].splits and shape.columns >= _LONG_ROW else 1
+        columns = min(2048 if splits > 1 else 4096, max(CHUNK, power_of_2_from(shape.columns)))
+        rows = min(16, most_rows(operation, shapes))
+        programs = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
+        while rows > DECLARATIONS[operation].least_rows and shape.rows * splits < rows * programs:
+            rows //= 2
+        warps = max(1, columns // (32 * CHUNK))
+        tile = Tile(rows, columns, warps, splits=splits)
+        return _with_blocks_ahead(tile, shape.columns, _HELD_WEIGHTS[0])
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        for tile in self._tiles(operation, shapes):
-            yield tile
-            ahead = 1 if tile.num_stages > 1 else 3
-            yield replace(tile, num_stages=min(ahead, tile.blocks(shapes.shape(operation).columns)))
+        columns = shapes.shape(operation).columns
+        for split_choices in ((1, 4), (2,)) if DECLARATIONS[operation].splits else ((1,),):
+            for (rows, block, warps), splits in product(_CHOICES, split_choices):
+                block = min(block, max(CHUNK, power_of_2_from(columns)))
+                tile = Tile(rows, block, warps, splits=splits)
+                if splits == 1 or columns > splits * block:
+                    for held in _HELD_WEIGHTS:
+                        yield _with_blocks_ahead(tile, columns, held)
 
     def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
         columns = shapes.shape(operation).columns
         weights = tile.rows * tile.columns // (32 * tile.num_warps)
-        held = shapes.chosen if operation == "experts_down" else 1
         return (
-            tile.rows >= DECLARATIONS[operation].least_rows
-            and BLOCK <= tile.columns <= power_of_2_from(columns)
+            DECLARATIONS[operation].least_rows <= tile.rows <= most_rows(operation, shapes)
+            and CHUNK <= tile.columns <= max(CHUNK, power_of_2_from(columns))
             and tile.num_warps <= MAX_WARPS
-            and tile.splits == 1
-            and weights <= _THREAD_WEIGHTS
-            and weights * held * tile.blocks_ahead(columns) <= _HELD_WEIGHTS
+            and tile.splits <= (_MAX_SPLITS if DECLARATIONS[operation].splits else 1)
+            and weights * tile.blocks_ahead(columns) <= _HELD_WEIGHTS[1]
         )
 
     def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-        # Sums of each warp, scales, and x on their way between threads.
-        return 4 * MAX_WARPS * tile.rows + 4 * tile.columns + tile.rows * tile.columns // 8
-
-    def _tiles(self, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        columns = shapes.shape(operation).columns
-        for rows, block, warps in _CHOICES[operation]:
-            block = min(block, power_of_2_from(columns))
-            # Gate and up have waited already: nothing is gained by asking for all blocks first.
-            ahead = min(3, -(-columns // block)) if operation == "experts_down" else 1
-            yield Tile(rows, block, warps, num_stages=ahead)
+        # Sums of each warp, and x on its way between threads.
+        return 4 * MAX_WARPS * tile.rows + 8 * tile.columns
 
 
 class PackedBatchTiles(BatchedTiles):
-    """Products of several tokens with weights that become elements of the model's dtype."""
+    """Blocks of whole chunks, whose codes become float16 in registers."""
 
     def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-        if shapes.activation_bytes == 4:
-            return super().default(operation, shapes, multiprocessors)
-        shape = shapes.shape(operation)
-        programs = -(-shape.rows // _BATCHED[0].rows) * shape.matrices
-        tile = _BATCHED[programs < _PROGRAMS * multiprocessors]
-        rows = min(tile.rows, most_rows(operation, shapes))
-        return replace(tile, rows=rows, columns=min(tile.columns, power_of_2_from(shape.columns)))
-
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        yield from _BATCHED
+        tile = super().default(operation, shapes, multiprocessors)
+        return replace(tile, columns=max(CHUNK, tile.columns))
 
     def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
-        return tile.columns >= BLOCK and super().fits(tile, operation, shapes)
+        return tile.columns >= CHUNK and super().fits(tile, operation, shapes)
 
     def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
         # Without tensor cores, the converted weights are in shared memory as well.
         converted = 4 * tile.rows * tile.columns if shapes.activation_bytes == 4 else 0
         return converted + super().shared_bytes(tile, operation, shapes)
+
+
+def _with_blocks_ahead(tile: Tile, columns: int, held: int) -> Tile:
+    weights = tile.rows * tile.columns // (32 * tile.num_warps)
+    return replace(tile, num_stages=max(1, min(held // max(1, weights), tile.blocks(columns))))

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.spec import VariantSpec
 
 if TYPE_CHECKING:
@@ -56,11 +58,12 @@ class StepShapes:
     `shared_intermediate` that of a shared one, 0 where there is none; a token uses `chosen` of
     `experts`, 0 of 0 in a dense model. `capacity` is the length of the KV cache. The sizes of one
     element are those of activations (in the model's dtype), of the layers' matrices, of lm_head,
-    and of K and V. `int8`: narrow weights are integers, whose conversion takes more instructions
-    than that of FP8. `fp8_x`: products with narrow weights read E4M3 activations. `packed_experts`:
-    experts have 4 bits, and their elements 0 bytes. Some layers may have `other_kv_heads` of
-    `other_head_dim` in attention, 0 if all are alike: all other operations share a tile.
-    `input_width` is that of a layer's own input, 0 without one, `inputs_width` that of all.
+    and of K and V; of weights of 4 bits, whose format is `packed`, 0. `int8`: narrow weights are
+    integers, whose conversion takes more instructions than that of FP8. `fp8_x`: products with
+    narrow weights read E4M3 activations. `packed_experts`: experts have 4 bits, and their elements
+    0 bytes. Some layers may have `other_kv_heads` of `other_head_dim` in attention, 0 if all are
+    alike: all other operations share a tile. `input_width` is that of a layer's own input, 0
+    without one, `inputs_width` that of all.
     """
 
     hidden: int
@@ -82,6 +85,7 @@ class StepShapes:
     expert_intermediate: int = 0
     shared_intermediate: int = 0
     packed_experts: bool = False
+    packed: str = ""
     other_kv_heads: int = 0
     other_head_dim: int = 0
     input_width: int = 0
@@ -220,10 +224,8 @@ def step_shapes(
         batch=batch,
         capacity=capacity,
         activation_bytes=activation_bytes,
-        weight_bytes=max(
-            matrix.data.element_size() for matrix in matrices if matrix.format != "mxfp4"
-        ),
-        head_bytes=model.head.data.element_size(),
+        weight_bytes=max(map(_element_bytes, matrices)),
+        head_bytes=_element_bytes(model.head),
         kv_bytes=1 if spec.kv_format else activation_bytes,
         int8=first.mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
@@ -232,11 +234,16 @@ def step_shapes(
         expert_intermediate=experts.intermediate if experts else 0,
         shared_intermediate=model.shared.width if model.shared else 0,
         packed_experts=experts is not None and experts.down.format == "mxfp4",
+        packed=spec.weight_format or "" if spec.packed else "",
         other_kv_heads=other.kv_heads if other else 0,
         other_head_dim=other.head_dim if other else 0,
         input_width=model.layer_inputs.width if model.layer_inputs else 0,
         inputs_width=model.layer_inputs.projection.rows if model.layer_inputs else 0,
     )
+
+
+def _element_bytes(matrix: WeightMatrix) -> int:
+    return 0 if matrix.format in PACKED_FORMATS else matrix.data.element_size()
 
 
 def power_of_2_from(size: int) -> int:

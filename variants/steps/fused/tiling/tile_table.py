@@ -11,8 +11,9 @@ a list of entries. An entry has what was measured, `key`, and the best tile for 
 rows, columns, unit and matrices (1 if it is missing) are those of `Shape`; batch is rounded up to a
 power of two; element_bytes is the size of a weight, or of an element of K and V: 1 for FP8 and
 INT8, 2 for bf16 and fp16, 4 for fp32; `"int8": true` tells integers from FP8, and `"fp8_x": true`
-that x is E4M3 as well. Keys are unique. A GEMM by itself has `unit` 1, and its tokens are `batch`.
-Tiles measured on this machine are kept in the user's cache folder, a file for each kind of GPU.
+that x is E4M3 as well; 0 for weights of 4 bits, with their format in `packed`. Keys are unique. A
+GEMM by itself has `unit` 1, and its tokens are `batch`. Tiles measured on this machine are kept in
+the user's cache folder, a file for each kind of GPU.
 """
 
 import re
@@ -59,6 +60,7 @@ class TileKey(Struct, frozen=True, order=True, forbid_unknown_fields=True, omit_
     matrices: int = 1
     int8: bool = False
     fp8_x: bool = False
+    packed: str = ""
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -151,6 +153,7 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
         matrices=shape.matrices,
         int8=shapes.int8 and narrow,
         fp8_x=shapes.fp8_x and narrow,
+        packed="" if element_bytes else shapes.packed,
     )
 
 

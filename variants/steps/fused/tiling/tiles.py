@@ -8,6 +8,10 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.attention_tiles import AttentionTiles
 from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
+from decodescope.variants.steps.fused.tiling.packed_expert_tiles import (
+    PackedExpertBatchTiles,
+    PackedExpertTiles,
+)
 from decodescope.variants.steps.fused.tiling.packed_tiles import PackedBatchTiles, PackedTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
@@ -18,7 +22,11 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_kind import TileKind
-from decodescope.variants.steps.fused.tiling.vector_tiles import NarrowTiles, VectorTiles
+from decodescope.variants.steps.fused.tiling.vector_tiles import (
+    OF_EXPERTS,
+    NarrowTiles,
+    VectorTiles,
+)
 
 MAX_CANDIDATES = 24
 
@@ -78,9 +86,12 @@ def kind_of(operation: TiledOperation, shapes: StepShapes) -> TileKind:
     if operation.endswith("attention"):
         return AttentionTiles()
     packed = shapes.element_bytes(operation) == 0
+    of_experts = operation in OF_EXPERTS
     if shapes.batch > 1:
-        return PackedBatchTiles() if packed else BatchedTiles()
+        if packed:
+            return PackedExpertBatchTiles() if of_experts else PackedBatchTiles()
+        return BatchedTiles()
     if packed:
-        return PackedTiles()
+        return PackedExpertTiles() if of_experts else PackedTiles()
     narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
     return NarrowTiles() if narrow else VectorTiles()

@@ -151,7 +151,7 @@ _NARROW_CHOICES = (
     (16, 1024, 2),
     (16, 512, 4),
 )
-_OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
+OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
 
 
 class NarrowTiles(VectorTiles):
@@ -161,7 +161,7 @@ class NarrowTiles(VectorTiles):
         """Small programs, so that many are under way at once: what won, or came close to it, on an
         H200 at the shapes of Llama 2 7B, 3.1 8B and 3.2 1B. Those of experts are as small with
         16-bit weights."""
-        if operation in _OF_EXPERTS:
+        if operation in OF_EXPERTS:
             return super().default(operation, shapes, multiprocessors)
         shape = shapes.shape(operation)
         splits = 1
@@ -185,7 +185,7 @@ class NarrowTiles(VectorTiles):
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         columns = shapes.shape(operation).columns
-        if operation in _OF_EXPERTS:
+        if operation in OF_EXPERTS:
             yield from super().around(start, operation, shapes)
         for split_choices in ((4, 1), (2,)) if shapes.may_split(operation) else ((1,),):
             for (rows, block, warps), splits in product(_NARROW_CHOICES, split_choices):

@@ -6,7 +6,7 @@ import pytest
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.source import presets
-from decodescope.variants.steps.fused.tiling.shapes import TiledOperation
+from decodescope.variants.steps.fused.tiling.shapes import StepShapes, TiledOperation
 from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
 from tests.helpers.sizes import H200, SMALL_GPU, preset_shapes
@@ -181,3 +181,33 @@ def test_tiles_of_4_bit_batches_fit(
         found = tile_candidates(operation, shapes, SMALL_GPU)
         assert found[0] == default_tiles(shapes, SMALL_GPU.multiprocessors)[operation]
         assert all(tile.columns >= 32 for tile in found)
+
+
+def of_4_bits(model: str, batch: int = 1, **changes: int) -> StepShapes:
+    shapes = replace(preset_shapes(model, batch), weight_bytes=0, head_bytes=0, packed="int4")
+    return replace(shapes, **changes)
+
+
+def test_dense_matrices_of_4_bits_have_tiles_of_their_own() -> None:
+    shapes = of_4_bits("llama-3.1-8b")
+    tiles = default_tiles(shapes, H200.multiprocessors)
+    assert tiles["gate_up"] == tiles["head"] == Tile(16, 4096, 4)
+    assert tiles["o"] == Tile(8, 4096, 4)
+    assert tiles["down"] == Tile(16, 2048, 2, splits=4)
+    key = tile_key("down", shapes)
+    assert (key.element_bytes, key.packed) == (0, "int4")
+    assert tile_key("attention", shapes).packed == ""
+
+
+@pytest.mark.parametrize("activation_bytes", [2, 4])
+@pytest.mark.parametrize("batch", [1, 2, 33])
+@pytest.mark.parametrize(("hidden", "intermediate"), [(32, 33), (100, 136), (4096, 14336)])
+def test_tiles_of_dense_matrices_of_4_bits_fit(
+    hidden: int, intermediate: int, batch: int, activation_bytes: int
+) -> None:
+    sizes = {"hidden": hidden, "intermediate": intermediate, "activation_bytes": activation_bytes}
+    shapes = of_4_bits("llama-3.1-8b", batch, **sizes)
+    for operation in shapes.operations:
+        found = tile_candidates(operation, shapes, SMALL_GPU)
+        assert found[0] == default_tiles(shapes, SMALL_GPU.multiprocessors)[operation]
+        assert operation == "attention" or all(tile.columns >= 32 for tile in found)

@@ -1,0 +1,213 @@
+"""Y = X W^T for up to 64 tokens and rows of 4 bits (`host/packing.py`), on the tensor cores.
+
+As `batched_product.py`. Words are copied to shared memory as they are, and become eight float16 in
+the register that they arrive in: integers after their zero point is subtracted, which is exact, and
+their scale multiplied, rounded once; E2M1 times its scale, exact from 2^-20 to 2^4 (E8M0) and for
+all scales of E4M3. Beyond, weights become infinite. x is rounded to float16 as for all narrow
+weights. In a float32 model, both sides are float32.
+
+The eight elements are those that a thread of the tensor cores takes of two times 16 columns, if x
+has its columns in the same order. The sum over the columns does not change.
+
+Source: PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16", and those of mma.m16n8k16.
+"""
+
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.elements import INTERPRETED, saturated_float16
+from decodescope.kernels.device.packed_codes import (
+    CHUNK,
+    PER_WORD,
+    code_pair,
+    code_unit,
+    pair_values,
+    scale_values,
+    stored_scales,
+)
+
+# 1024 + code less 1024 + zero, and (1024 + 16 code) / 16 less 64 + zero; then times the scale.
+_EVEN_INTEGERS = tl.constexpr(
+    """{
+    .reg .b32 code;
+    or.b32 code, $2, 0x64006400;
+    add.rn.f16x2 code, code, $4;
+    mul.rn.f16x2 code, code, $3;
+    mov.b32 {$0, $1}, code;
+    }"""
+)
+_ODD_INTEGERS = tl.constexpr(
+    """{
+    .reg .b32 code, sixteenth;
+    mov.b32 sixteenth, 0x2C002C00;
+    or.b32 code, $2, 0x64006400;
+    fma.rn.f16x2 code, code, sixteenth, $4;
+    mul.rn.f16x2 code, code, $3;
+    mov.b32 {$0, $1}, code;
+    }"""
+)
+_E2M1 = tl.constexpr(
+    """{
+    .reg .b32 product;
+    mul.rn.f16x2 product, $2, $3;
+    mov.b32 {$0, $1}, product;
+    }"""
+)
+
+
+@triton.jit
+def packed_gathered_products(
+    w_ptr,
+    rows,
+    x_ptr,
+    token,
+    present,
+    split,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    LAYOUT: tl.constexpr,
+):
+    """As `gathered_products`."""
+    STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
+    EVEN: tl.constexpr = K % BLOCK == 0
+    CHUNKS: tl.constexpr = (K + CHUNK - 1) // CHUNK
+    HALF: tl.constexpr = x_ptr.dtype.element_ty != tl.float32 and not INTERPRETED
+    word, chunk, lane = (
+        tl.arange(0, BLOCK // PER_WORD),
+        tl.arange(0, BLOCK // CHUNK),
+        tl.arange(0, BLOCK),
+    )
+    SCALES: tl.constexpr = LAYOUT[1]
+    w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
+    x_rows = (x_ptr + token * K)[:, None]
+    present = present[:, None]
+    sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
+    first = split * (STEPS * BLOCK)
+    for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
+        # Tensors first: in the interpreter a constant plus a tensor is a constant.
+        words, chunks, columns = word + start // PER_WORD, chunk + start // CHUNK, lane + start
+        inside = None
+        known = None
+        here = present
+        if not EVEN:
+            inside = (words < CHUNKS * (CHUNK // PER_WORD))[None, :]
+            known = (chunks < CHUNKS)[None, :]
+            here = present & (columns < K)[None, :]
+        codes = tl.load(
+            w_rows + words[None, :],
+            mask=inside,
+            other=None if EVEN else 0,
+            eviction_policy="evict_first",
+        )
+        scales = stored_scales(w_ptr, rows, chunks, known, K, LAYOUT)
+        x = tl.load(x_rows + columns[None, :], mask=here, other=0.0)
+        if HALF:
+            x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
+        else:
+            x = x.to(tl.float32)
+        w = _weights(codes.to(tl.uint32, bitcast=True), scales, SCALES, HALF)
+        x = tl.trans(_in_word_order(x))
+        if HALF:
+            sums = tl.dot(w, x, sums)
+        else:
+            # As in `gathered_products`.
+            sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+    return sums * _left_out(SCALES) if HALF else sums
+
+
+@triton.jit
+def _left_out(SCALES: tl.constexpr):
+    """By what finished sums of float16 products are multiplied: factors of E2M1 would overflow."""
+    left_out: tl.constexpr = 8.0 if SCALES == "e8m0" else 128.0 if SCALES == "e4m3" else 1.0
+    return left_out
+
+
+@triton.jit
+def _in_word_order(x):
+    """x [tokens, columns] with its columns in the order that `_weights` gives them."""
+    tokens: tl.constexpr = x.shape[0]
+    columns: tl.constexpr = x.shape[1]
+    eights = tl.reshape(x, (tokens, columns // CHUNK, 4, 2, 2, 2))
+    return tl.reshape(tl.permute(eights, (0, 1, 3, 4, 2, 5)), (tokens, columns))
+
+
+@triton.jit
+def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr):
+    """The weights [rows, columns] of words [rows, columns / 8] and scales [rows, columns / 32]."""
+    rows: tl.constexpr = words.shape[0]
+    chunks: tl.constexpr = stored.shape[1]
+    scale, other = scale_values(stored, SCALES)
+    if SCALES == "e4m3":
+        # Of words 0 and 1, and of words 2 and 3.
+        both = tl.join(scale, other)[:, :, :, None]
+        scale = tl.reshape(tl.broadcast_to(both, (rows, chunks, 2, 2)), (rows, 4 * chunks))
+        zero = tl.zeros_like(scale)
+    elif SCALES == "e8m0":
+        scale = _of_words(scale)
+        zero = tl.zeros_like(scale)
+    else:
+        zero = _of_words(tl.zeros_like(scale) + other)
+        scale = _of_words(scale)
+    if HALF:
+        E2M1: tl.constexpr = SCALES == "e8m0" or SCALES == "e4m3"
+        factor = _twice(scale * (code_unit(0, SCALES) / _left_out(SCALES)) if E2M1 else scale)
+        even, odd = _twice(-1024 - zero), _twice(-64 - zero)
+        w0, v0 = _half_weights(words, 0, factor, even, SCALES)
+        w1, v1 = _half_weights(words, 1, factor, odd, SCALES)
+        w2, v2 = _half_weights(words, 2, factor, even, SCALES)
+        w3, v3 = _half_weights(words, 3, factor, odd, SCALES)
+    else:
+        w0, v0 = _float_weights(words, 0, scale, zero, SCALES)
+        w1, v1 = _float_weights(words, 1, scale, zero, SCALES)
+        w2, v2 = _float_weights(words, 2, scale, zero, SCALES)
+        w3, v3 = _float_weights(words, 3, scale, zero, SCALES)
+    first = tl.join(tl.join(w0, w2), tl.join(w1, w3))
+    second = tl.join(tl.join(v0, v2), tl.join(v1, v3))
+    # Of code 4 s + 2 h + b of word t: [rows, chunks, t, s, h, b].
+    eights = tl.reshape(tl.join(first, second), (rows, chunks, 4, 2, 2, 2))
+    return tl.reshape(tl.permute(eights, (0, 1, 3, 4, 2, 5)), (rows, CHUNK * chunks))
+
+
+@triton.jit
+def _of_words(scale):
+    """A number of each chunk [rows, chunks] for each of its words."""
+    rows: tl.constexpr = scale.shape[0]
+    chunks: tl.constexpr = scale.shape[1]
+    return tl.reshape(tl.broadcast_to(scale[:, :, None], (rows, chunks, 4)), (rows, 4 * chunks))
+
+
+@triton.jit
+def _twice(x):
+    """float32 as float16, in both halves of 32 bits."""
+    bits = x.to(tl.float16).to(tl.uint16, bitcast=True).to(tl.uint32)
+    return bits | (bits << 16)
+
+
+@triton.jit
+def _half_weights(words, pair: tl.constexpr, factor, offset, SCALES: tl.constexpr):
+    codes = code_pair(words, pair, SCALES)
+    if SCALES == "fp16" or SCALES == "fp16_zero":
+        assembly: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
+        return tl.inline_asm_elementwise(
+            assembly,
+            "=h,=h,r,r,r",
+            [codes, factor, offset],
+            dtype=(tl.float16, tl.float16),
+            is_pure=True,
+            pack=1,
+        )
+    return tl.inline_asm_elementwise(
+        _E2M1,
+        "=h,=h,r,r",
+        [codes, factor],
+        dtype=(tl.float16, tl.float16),
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def _float_weights(words, pair: tl.constexpr, scale, zero, SCALES: tl.constexpr):
+    first, second = pair_values(words, pair, SCALES)
+    return (first - zero) * scale, (second - zero) * scale

@@ -1,0 +1,128 @@
+"""Formats of 4 bits, and where a row of such a matrix has its codes and scales. Needs no torch.
+
+A weight is scale * (code - zero), or scale * code of E2M1, with a scale for each group of columns:
+
+- int4: integers 0 to 15, zero 8, scales float16. With zero points of their own (asymmetric), a
+  group has two float16, the scale and the zero.
+- mxfp4: E2M1, scales E8M0 (2^(byte - 127), 255 is NaN) of 32 columns.
+- nvfp4: E2M1, scales E4M3 of 16 columns, times a float32 scale of the row.
+
+A row of a matrix is 32-bit words: its codes, eight a word, then its scales, padded to 16 bytes.
+Columns are padded to 32. Word i has columns 8 i to 8 i + 7, those of pair p, 8 i + 2 p and the
+next, at the same place of its lower and its upper half: one mask takes a pair out as two float16.
+
+- int4: bits 4 p to 4 p + 3 of a half.
+- E2M1: fields whose sign and magnitude one shift moves to those of a float16 (bits 9 to 11 and 15),
+  as far as 16 bits have room for such.
+
+Sources: OCP Microscaling Formats Specification 1.0; NVIDIA, "Introducing NVFP4"; the zero points of
+AWQ, Lin et al. (arXiv 2306.00978).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+PackedName = Literal["int4", "int4_g64", "int4_g32", "int4_channel", "int4_asym", "mxfp4", "nvfp4"]
+Scales = Literal["fp16", "fp16_zero", "e8m0", "e4m3"]
+# Elements between two rows, the scales of weights of 4 bits, and the columns that share one.
+Layout = tuple[int, Scales | None, int]
+
+# Columns that 16 bytes of codes hold: what a thread loads at once.
+CHUNK = 32
+PER_WORD = 8
+_SCALE_BYTES: Mapping[Scales, int] = {"fp16": 2, "fp16_zero": 4, "e8m0": 1, "e4m3": 1}
+_WORD_BYTES, _ALIGNED_WORDS = 4, 4
+# Of each pair in a half: which bits of a code, and by how much they are shifted.
+Fields = tuple[tuple[tuple[int, int], ...], ...]
+_INT4: Fields = (((15, 0),), ((15, 4),), ((15, 8),), ((15, 12),))
+_E2M1: Fields = (
+    ((7, 0), (8, 3)),
+    ((7, 3), (8, 6)),
+    ((7, 10), (8, 12)),
+    ((3, 7), (4, 12), (8, 10)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFormat:
+    """`group` is the columns that share a scale, 0: all of a row."""
+
+    name: PackedName
+    scales: Scales
+    group: int
+
+    @property
+    def e2m1(self) -> bool:
+        return self.scales in ("e8m0", "e4m3")
+
+    @property
+    def row_scaled(self) -> bool:
+        """Whether each row has a float32 scale as well."""
+        return self.scales == "e4m3"
+
+    @property
+    def fields(self) -> Fields:
+        return _E2M1 if self.e2m1 else _INT4
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PACKED_FORMATS: Mapping[PackedName, PackedFormat] = {
+    each.name: each
+    for each in (
+        PackedFormat("int4", "fp16", 128),
+        PackedFormat("int4_g64", "fp16", 64),
+        PackedFormat("int4_g32", "fp16", 32),
+        PackedFormat("int4_channel", "fp16", 0),
+        PackedFormat("int4_asym", "fp16_zero", 128),
+        PackedFormat("mxfp4", "e8m0", 32),
+        PackedFormat("nvfp4", "e4m3", 16),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the rows of a matrix of `columns` are stored."""
+
+    format: PackedFormat
+    columns: int
+
+    @property
+    def padded(self) -> int:
+        return -(-self.columns // CHUNK) * CHUNK
+
+    @property
+    def group(self) -> int:
+        return self.format.group or self.padded
+
+    @property
+    def groups(self) -> int:
+        return -(-self.padded // self.group)
+
+    @property
+    def words(self) -> int:
+        """Words of codes."""
+        return self.padded // PER_WORD
+
+    @property
+    def scale_bytes(self) -> int:
+        return self.groups * _SCALE_BYTES[self.format.scales]
+
+    @property
+    def width(self) -> int:
+        """Words of a row."""
+        blocks = -(-self.scale_bytes // (_WORD_BYTES * _ALIGNED_WORDS))
+        return self.words + blocks * _ALIGNED_WORDS
+
+    @property
+    def layout(self) -> Layout:
+        return self.width, self.format.scales, self.group
+
+
+def packing_of(format: str, columns: int) -> Packing | None:
+    """That of a matrix of so many columns in a format of weights; None if it has not 4 bits."""
+    found = next((each for name, each in PACKED_FORMATS.items() if name == format), None)
+    return None if found is None else Packing(found, columns)

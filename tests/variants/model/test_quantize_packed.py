@@ -1,0 +1,91 @@
+"""Models whose Linear layers become 4 bits in place."""
+
+import pytest
+import torch
+from torch import nn
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.kernels.host.packing import PACKED_FORMATS
+from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    QuantizedLinear,
+    dequantized_bytes,
+    is_quantized,
+    planned_weights,
+    quantization_of,
+    quantize_model,
+)
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import StepFlops, model_bytes, weight_bytes_read
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.support import require_support
+from tests.helpers import families
+from tests.helpers.fused_steps import fused, load_family
+
+FORMATS = tuple(PACKED_FORMATS)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_modules_compute_with_the_matrices_that_the_kernels_read(format: str) -> None:
+    family = "llama-odd-hidden"
+    original, model = families.build(family), families.build(family)
+    how = Quantization(format)
+    quantize_model(family, model, how)
+    assert is_quantized(model, how)
+    assert not is_quantized(model, Quantization("int8"))
+    replaced = 0
+    for path, module in original.named_modules():
+        mine = model.get_submodule(path)
+        if isinstance(mine, QuantizedLinear):
+            replaced += 1
+            dense = WeightMatrix(mine.data, mine.scale, packing=mine.packing).dense(torch.float32)
+            assert torch.equal(dense, narrow_matrix(module.weight, format).dense(torch.float32))
+            module.weight = nn.Parameter(dense, requires_grad=False)
+    assert replaced == 1 + sum(isinstance(m, nn.Linear) for m in original.model.layers.modules())
+    assert isinstance(model.model.embed_tokens, nn.Embedding)
+    ids = families.prompt_ids(family, 2, 9)
+    assert torch.equal(model(ids).logits, original(ids).logits)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_planned_memory_is_what_is_held(format: str) -> None:
+    model = families.build("llama2", torch.bfloat16)
+    planned = planned_weights("llama2", model, Quantization(format))
+    flops = StepFlops(model, 1).at(5)
+    quantize_model("llama2", model, Quantization(format))
+    assert model_bytes(planned) == model_bytes(model)
+    assert dequantized_bytes(planned) == dequantized_bytes(model) > 0
+    assert StepFlops(model, 1).at(5) == flops
+
+
+def test_bytes_of_a_step_by_hand(device: str) -> None:
+    """llama-tied: 2 layers of hidden 100, 4 heads of 32, 2 KV heads, intermediate 136."""
+    rows, columns = [128, 64, 64, 100, 136, 136, 100], [100, 100, 100, 128, 100, 100, 136]
+    loaded = load_family("llama-tied", device, torch.bfloat16)
+    step = fused(loaded, DecodeWorkload(1, 4, 5, "bf16"), "fused+int4")
+    # Codes of whole chunks, and 16 bytes of scales: one of 100 or 128 columns, two of 136.
+    row_bytes = {100: 64 + 16, 128: 64 + 16, 136: 80 + 16}
+    layers = 2 * sum(r * row_bytes[c] for r, c in zip(rows, columns, strict=True))
+    norms, head, embedding = 5 * 200, 101 * 80, 200
+    assert weight_bytes_read(loaded.model, 1) == layers + norms + head + embedding
+    assert step.weight_bytes_read == layers + norms + head + embedding
+
+
+def test_what_has_no_4_bits_is_refused() -> None:
+    with pytest.raises(InputError, match=r"fused\+int4\+embedding8: no embedding table has 4 bits"):
+        VariantSpec.parse("fused+int4+embedding8")
+    mixture = families.CONFIGS["qwen3-moe"]
+    spec = VariantSpec.parse("fused+mxfp4")
+    with pytest.raises(ModelError, match="cannot run experts with weights in mxfp4"):
+        require_support("m", mixture, 1, "cpu", spec)
+    assert quantization_of(spec) == Quantization("mxfp4")
+
+
+def test_weights_beyond_every_scale_are_one_clear_line() -> None:
+    model = families.build("llama2")
+    model.model.layers[1].mlp.up_proj.weight[117, 3] = 1e7
+    with pytest.raises(
+        ModelError, match=r"layers\.1\.mlp\.up_proj: .*row 117 of the weights is bey"
+    ):
+        quantize_model("m", model, Quantization("int4"))

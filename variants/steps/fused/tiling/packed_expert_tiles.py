@@ -1,0 +1,111 @@
+"""Tiles of experts in MXFP4, words of eight weights: one token is multiplied on the CUDA cores,
+several on the tensor cores."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from decodescope.kernels.host.mxfp4 import BLOCK
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
+from decodescope.variants.steps.fused.tiling.shapes import (
+    DECLARATIONS,
+    StepShapes,
+    TiledOperation,
+    power_of_2_from,
+)
+from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKind
+from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
+
+# Weights that a thread converts in one block, and those of all chosen experts.
+_THREAD_WEIGHTS = 256
+_HELD_WEIGHTS = 1024
+# Rows, columns and warps. Of gate and up the first won on an H200 at the shape of gpt-oss-20b; that
+# of the down projection has as many weights a thread.
+_CHOICES = {
+    "experts_gate_up": ((16, 1024, 4), (8, 1024, 1), (8, 1024, 2), (8, 512, 1), (32, 1024, 8)),
+    "experts_down": (
+        (4, 1024, 4),
+        (8, 1024, 8),
+        (2, 1024, 1),
+        (4, 512, 4),
+        (2, 1024, 2),
+        (4, 1024, 1),
+    ),
+}
+
+# Of several tokens, for wgmma. The first has the fewest instructions a weight, as compiled for
+# compute capability 9.0; the second has half as many rows, for twice as many programs.
+_BATCHED = (
+    Tile(128, 64, 4, 4),
+    Tile(64, 128, 4, 4),
+    Tile(128, 128, 4, 3),
+    Tile(64, 64, 4, 6),
+    Tile(128, 64, 4, 6),
+    Tile(64, 256, 4, 3),
+    Tile(128, 128, 8, 4),
+    Tile(128, 256, 8, 3),
+)
+# Programs a multiprocessor that hide the latency of memory: each has few bytes in flight.
+_PROGRAMS = 4
+
+
+class PackedExpertTiles(TileKind):
+    """Blocks of whole MXFP4 blocks."""
+
+    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+        return next(self._tiles(operation, shapes))
+
+    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+        for tile in self._tiles(operation, shapes):
+            yield tile
+            ahead = 1 if tile.num_stages > 1 else 3
+            yield replace(tile, num_stages=min(ahead, tile.blocks(shapes.shape(operation).columns)))
+
+    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
+        columns = shapes.shape(operation).columns
+        weights = tile.rows * tile.columns // (32 * tile.num_warps)
+        held = shapes.chosen if operation == "experts_down" else 1
+        return (
+            tile.rows >= DECLARATIONS[operation].least_rows
+            and BLOCK <= tile.columns <= power_of_2_from(columns)
+            and tile.num_warps <= MAX_WARPS
+            and tile.splits == 1
+            and weights <= _THREAD_WEIGHTS
+            and weights * held * tile.blocks_ahead(columns) <= _HELD_WEIGHTS
+        )
+
+    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+        # Sums of each warp, scales, and x on their way between threads.
+        return 4 * MAX_WARPS * tile.rows + 4 * tile.columns + tile.rows * tile.columns // 8
+
+    def _tiles(self, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+        columns = shapes.shape(operation).columns
+        for rows, block, warps in _CHOICES[operation]:
+            block = min(block, power_of_2_from(columns))
+            # Gate and up have waited already: nothing is gained by asking for all blocks first.
+            ahead = min(3, -(-columns // block)) if operation == "experts_down" else 1
+            yield Tile(rows, block, warps, num_stages=ahead)
+
+
+class PackedExpertBatchTiles(BatchedTiles):
+    """Products of several tokens with weights that become elements of the model's dtype."""
+
+    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+        if shapes.activation_bytes == 4:
+            return super().default(operation, shapes, multiprocessors)
+        shape = shapes.shape(operation)
+        programs = -(-shape.rows // _BATCHED[0].rows) * shape.matrices
+        tile = _BATCHED[programs < _PROGRAMS * multiprocessors]
+        rows = min(tile.rows, most_rows(operation, shapes))
+        return replace(tile, rows=rows, columns=min(tile.columns, power_of_2_from(shape.columns)))
+
+    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+        yield from _BATCHED
+
+    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
+        return tile.columns >= BLOCK and super().fits(tile, operation, shapes)
+
+    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+        # Without tensor cores, the converted weights are in shared memory as well.
+        converted = 4 * tile.rows * tile.columns if shapes.activation_bytes == 4 else 0
+        return converted + super().shared_bytes(tile, operation, shapes)
