@@ -166,6 +166,16 @@ class OperatorWork(Columns):
     flops: Int64s
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelTotals(Columns):
+    """Kernels of a file that has no times: one row a kernel, with its runs and the sum of their
+    durations; `name` indexes `Trace.names`."""
+
+    name: Int32s
+    count: Int64s
+    total_ns: Int64s
+
+
 @dataclass(frozen=True, slots=True)
 class CollectiveMessage:
     """The message of one collective, as its kernel says: its name in the framework, the elements
@@ -218,7 +228,8 @@ class Trace:
     `call_kernels` the kernels that calls name, `frames` the calls of Python functions
     (`path.py(12): name`), where the profiler recorded them. Merged ranks number their devices anew;
     `device_labels` holds what each is called. `overhead` holds the profiler's own pauses, where the
-    file tells them; they belong to no thread.
+    file tells them; they belong to no thread. `totals` are all that a file without times has; it
+    has no ops then.
     """
 
     source: Source
@@ -241,6 +252,7 @@ class Trace:
     call_kernels: CallKernels = field(default_factory=lambda: CallKernels.concatenate(()))
     messages: CollectiveMessages = field(default_factory=lambda: CollectiveMessages.concatenate(()))
     message_table: tuple[CollectiveMessage, ...] = ()
+    totals: KernelTotals = field(default_factory=lambda: KernelTotals.concatenate(()))
 
     def by_name(self, name: Int32s, holds: Callable[[str], object]) -> Bools:
         """Whether `holds` is true of the name in each row of a `name` column; called once for each

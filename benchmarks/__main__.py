@@ -31,6 +31,7 @@ COMMANDS = {
     "live-overhead": "benchmarks.app.live_overhead",
     "attach-cost": "benchmarks.attach.attach_cost",
     "hardware-counters": "benchmarks.counters.hardware_counters",
+    "gate-accuracy": "benchmarks.gate.gate_accuracy",
     "endings": "benchmarks.checks.endings.command",
     "kernel-sanitizer": "benchmarks.checks.kernel_sanitizer",
     "gpu-tests": "benchmarks.checks.gpu_tests",

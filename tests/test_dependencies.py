@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 IMPORTED_AS = {
-    "jinja2": "jinja2", "markdown-it-py": "markdown_it", "nvidia-ml-py": "pynvml",
-    "prometheus-client": "prometheus_client", "rich-click": "rich_click",
+    "backports-zstd": "backports", "jinja2": "jinja2", "markdown-it-py": "markdown_it",
+    "nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client", "rich-click": "rich_click",
     "textual-serve": "textual_serve",
 }  # fmt: skip
 # The first version without the fault: a sandbox that templates leave, memory without bound, code

@@ -32,7 +32,7 @@ def test_the_modules_beside_the_rooms_are_in_the_wheel(
     repository: Path, wheel_names: set[str]
 ) -> None:
     source = repository / "src"
-    found = [*source.glob("decodescope/*.py"), *source.glob("decodescope/cli/*.py")]
+    found = [*source.glob("decodescope/*.py"), *source.glob("decodescope/cli/**/*.py")]
     names = {path.relative_to(source).as_posix() for path in found}
     assert "decodescope/cli/main.py" in names
     assert names <= wheel_names

@@ -1,8 +1,8 @@
 """Run by `make wheel` in an environment with only the wheel and its base dependencies.
 
-Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the server of the
-extra `serve`) must import without torch. The kernels, the bundled model and the recordings must be
-present, and the command must analyse a recording.
+Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the servers of the
+extras `serve` and `mcp`) must import without torch. The kernels, the bundled model and the
+recordings must be present, and the command must analyse a recording.
 """
 
 import importlib
@@ -19,7 +19,23 @@ NEED_EXTRAS = {
     "decodescope.cli.app_server",
     "decodescope.cli.browser_app",
     "decodescope.cli.browser_guard",
+    "decodescope.cli.mcp.running_tools",
+    "decodescope.cli.mcp.server",
+    "decodescope.cli.mcp.tools",
 }
+
+
+_TRACE = b'{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":2,"pid":0,"tid":7}]}'
+_TREE = (
+    b'[{"children":[{"children":[],"frame":{"name":"k"},"metrics":{"count":1,"device_id":"0",'
+    b'"time (ns)":9}}],"frame":{"name":"ROOT"},"metrics":{}},{}]'
+)
+
+
+def _as_zstd(data: bytes) -> bytes:
+    """A frame of one block of under 256 bytes, as it is (RFC 8878)."""
+    block = (1 | len(data) << 3).to_bytes(3, "little") + data
+    return b"\x28\xb5\x2f\xfd" + bytes((0x20, len(data))) + block
 
 
 def modules_of(room: str) -> list[str]:
@@ -54,6 +70,8 @@ def main() -> None:
         check=True,
     )
     assert page.stdout.rstrip().endswith(b"</html>"), page.stdout[-200:]
+    for trace in (_TRACE, _as_zstd(_TRACE), _TREE):
+        subprocess.run([command, "analyze", "-"], input=trace, check=True)
     done = subprocess.run([command, "run"], capture_output=True, text=True, check=False)
     assert done.returncode == 3, done
     assert "pip install '.[run]'" in done.stderr, done.stderr

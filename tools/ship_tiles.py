@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.analyzer.io.files import write_atomically
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.steps.fused.tiling import tile_table
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import (

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.analyzer.machine.provenance import package_version
 from decodescope.analyzer.protocol.messages import VariantInfo
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.environment import (
     INSTALL_HINT,
     RUN_PACKAGES,

@@ -113,7 +113,7 @@ class ProfilerSession:
         first step begins; readers leave them out. `record_shapes` records the shapes of operators'
         inputs, which makes profiled steps slower. `node_paths` is asked after the last step for the
         paths of graph nodes by their numbers: each op of such a node has its path under its
-        argument `str`, as `torch.cuda._annotate_cuda_graph_trace` writes texts.
+        argument `str`, as torch 2.13 writes annotations that are texts.
 
         The file is Chrome trace JSON, compressed if `path` ends in ".gz", with `info` under its key
         "decodescope" and `reference`, if there is one, under `REFERENCE_KEY`; it appears under its

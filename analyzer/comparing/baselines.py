@@ -39,7 +39,7 @@ def save_baseline(folder: Path, name: str, subjects: Sequence[Subject]) -> Basel
 
 
 def read_baseline(folder: Path, name: str) -> Baseline:
-    """The baseline `name`.
+    """The baseline `name`, which is that of its file.
 
     Raises:
         InputError: there is none, or it is broken, or of another version.
@@ -48,7 +48,7 @@ def read_baseline(folder: Path, name: str) -> Baseline:
     try:
         return _decoded(read_regular_file(path, _MOST_BYTES), path)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; save the baseline again") from error
+        raise InputError(f"{path}: {error.strerror}; remove it, then save the baseline") from error
 
 
 def baseline_names(folder: Path) -> list[str]:
@@ -90,7 +90,7 @@ def _path(folder: Path, name: str) -> Path:
 
 def _existing(folder: Path, name: str) -> Path:
     path = _path(folder, name)
-    if path.exists():
+    if path.exists() or path.is_symlink():
         return path
     names = baseline_names(folder)
     near = get_close_matches(name, names, n=1)
@@ -111,7 +111,7 @@ def _decoded(baseline_json: bytes, path: Path) -> Baseline:
         raise InputError(f"{path}: no baseline ({error}); save it again") from error
     if problem := _problem(baseline):
         raise InputError(f"{path}: {problem}; save it again")
-    return baseline
+    return msgspec.structs.replace(baseline, name=path.stem)
 
 
 def _problem(baseline: Baseline) -> str:
@@ -124,6 +124,7 @@ def _problem(baseline: Baseline) -> str:
                 return f"{subject.name}: a sample without times, or with parts of different steps"
             if min(times_ns) < 0 or max(times_ns) >= 2**63:
                 return f"{subject.name}: a time that cannot be"
-    if all(subject.samples for subject in baseline.subjects) and baseline.subjects:
-        return ""
-    return "a baseline without samples"
+    names = [subject.name for subject in baseline.subjects]
+    if not names or not all(subject.samples for subject in baseline.subjects):
+        return "a baseline without samples"
+    return "a subject twice" if len(set(names)) < len(names) else ""

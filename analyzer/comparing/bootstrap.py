@@ -24,6 +24,7 @@ The seed is fixed: the same rounds give the same interval.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +154,7 @@ def _around(estimate: float, half: float) -> Interval:
     return Interval(estimate * math.exp(-half), estimate * math.exp(half), CONFIDENCE)
 
 
+@lru_cache(maxsize=4096)
 def two_sided_t(confidence: float, degrees: int) -> float:
     """The t with P(|T| < t) = `confidence` for T of Student's t distribution with a whole number
     (>= 1) of degrees of freedom.

@@ -1,12 +1,15 @@
 """Reasons that make two measurements hard to compare: other workloads, incomplete windows."""
 
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median_low
 
 from msgspec import UNSET
 
+from decodescope.analyzer.comparing.step_interval import StepTimes, outlier
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import Finding, Report
-from decodescope.analyzer.text.formatting import sampling_words
+from decodescope.analyzer.text.formatting import ratio_text, sampling_words
 
 Conditions = dict[str, str]
 
@@ -21,6 +24,7 @@ _FIELDS = {
     "sampling": "sampling",
     "device_name": "device",
 }
+_LAYERS = "layers"
 _MAX_UNATTRIBUTED_SHARE = 0.01
 # Lengths of KV caches grow from step to step.
 _SIMILAR_KV = 0.1
@@ -43,29 +47,32 @@ def run_conditions(workload: object) -> Conditions:
 def trace_conditions(report: Report) -> Conditions:
     """The work of a trace's main steps, and the devices that did it; what is unknown is left
     out."""
-    answer, capture = report.answer, report.capture
+    answer, structure = report.answer, report.structure
+    exact = structure if structure is not None and structure.confidence == "exact" else None
     known = {
         "kind": "" if answer.kind == "unknown" else answer.kind,
         "model": _model_words(answer),
+        _LAYERS: "" if exact is None else str(exact.layers),
         "batch": "" if answer.batch is None else str(answer.batch),
         "device": _devices(report),
     }
     conditions = {name: text for name, text in known.items() if text}
-    return conditions if capture is None else conditions | run_conditions(capture)
+    return conditions if report.capture is None else conditions | run_conditions(report.capture)
 
 
 def differences(base: Conditions, other: Conditions) -> dict[str, str]:
     """Each difference by its name, as "batch 32 against 1"; of what is unknown on a side, there is
-    none."""
+    none. Numbers of layers differ only where a side does not know its model."""
     words = {}
-    for name in base.keys() & other.keys():
+    both = base.keys() & other.keys()
+    for name in both - {_LAYERS} if "model" in both else both:
         texts = base[name], other[name]
         compared = map(_plain_name, texts) if name == "model" else texts
         if len(set(compared)) > 1:
             words[name] = f"{name} {texts[0]} against {texts[1]}"
     if "kind" in words:
         words["kind"] = f"{base['kind']} steps against {other['kind']} steps"
-    return {name: words[name] for name in ("kind", *_FIELDS.values()) if name in words}
+    return {name: words[name] for name in ("kind", *_FIELDS.values(), _LAYERS) if name in words}
 
 
 def workload_differences(base: object, other: object) -> tuple[str, ...]:
@@ -96,6 +103,19 @@ def _devices(report: Report) -> str:
     return ", ".join(
         f"{number} of {name}" if number > 1 else name for name, number in names.items()
     )
+
+
+def outlier_findings(name: str, paths: Sequence[str], traces: StepTimes) -> list[Finding]:
+    """A finding if the interval leaves one of the traces out; its sentence begins with `name`."""
+    if (left_out := outlier(traces)) is None:
+        return []
+    times_ns = [median_low(step_times_ns) for step_times_ns in traces]
+    ratio = times_ns[left_out] / max(median_low(times_ns), 1)
+    message = (
+        f"{name}: a step of {paths[left_out]} takes {ratio_text(ratio)} the time of the other "
+        "traces of its side; the interval is without it"
+    )
+    return [Finding("outlying_trace", message)]
 
 
 def kv_findings(base: Report, other: Report) -> list[Finding]:

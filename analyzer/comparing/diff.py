@@ -1,18 +1,17 @@
 """Compares two traces, or several of each side."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.bootstrap import SideSpread, ratio_interval
 from decodescope.analyzer.comparing.comparability import (
     kv_findings,
+    outlier_findings,
     window_findings,
     work_differences,
 )
 from decodescope.analyzer.comparing.pair_changes import pair_of, part_changes
-from decodescope.analyzer.comparing.step_interval import FEWEST, side_spread, times_as_many
+from decodescope.analyzer.comparing.step_interval import FEWEST, StepTimes, step_ratio
 from decodescope.analyzer.schema.comparison_report import Diff, DiffAnswer, SideTrace
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
 from decodescope.analyzer.text.formatting import counted
@@ -43,6 +42,7 @@ def diff_sides(bases: Sequence[Report], others: Sequence[Report]) -> Diff:
             *_step_findings(base, other),
             *_side_findings(BASE, base, bases),
             *_side_findings(OTHER, other, others),
+            *_outlier_findings(answer),
             *kv_findings(base, other),
             *window_findings(BASE, base),
             *window_findings(OTHER, other),
@@ -79,34 +79,28 @@ def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer
     )
     if differences or ratio is None:
         return answer
-    return _judged(answer, ratio, _spread(base_traces), _spread(other_traces))
+    return _judged(answer, ratio, _times(base_traces), _times(other_traces))
 
 
-def _judged(
-    answer: DiffAnswer, ratio: float, base: SideSpread | int, other: SideSpread | int
-) -> DiffAnswer:
-    """The answer with its interval and verdict from the spread of both sides, and how much more
-    data would decide; from the number of steps of a side that has too few, why there is none."""
-    few = [
-        f"{name} has {counted(side, 'timed step')}"
-        for name, side in ((BASE, base), (OTHER, other))
-        if isinstance(side, int)
-    ]
-    if isinstance(base, int) or isinstance(other, int):
-        return replace(
-            answer,
-            reason=f"{' and '.join(few)}: an interval needs at least {FEWEST} a side",
-            more_base=FEWEST - base if isinstance(base, int) else 0,
-            more_other=FEWEST - other if isinstance(other, int) else 0,
-        )
-    interval = ratio_interval(ratio, base, other)
+def _judged(answer: DiffAnswer, ratio: float, base: StepTimes, other: StepTimes) -> DiffAnswer:
+    """The answer with its interval and verdict, and how much more data would decide; or why there
+    is no interval, and how many steps it lacks."""
+    found = step_ratio(ratio, base, other)
+    if found is None:
+        lacking = [max(FEWEST - len(side[0]), 0) for side in (base, other)]
+        few = [
+            f"{name} has {counted(len(side[0]), 'timed step')}"
+            for name, side, lacks in zip((BASE, OTHER), (base, other), lacking, strict=True)
+            if lacks
+        ]
+        reason = f"{' and '.join(few)}: an interval needs at least {FEWEST} a side"
+        return replace(answer, reason=reason, more_base=lacking[0], more_other=lacking[1])
+    interval = found.interval()
     if interval.low > 1 or interval.high < 1:
         return replace(answer, interval=interval, verdict="slower" if ratio > 1 else "faster")
+    more = found.more()
     answer = replace(answer, interval=interval, verdict="no_difference_shown")
-    if (times := times_as_many(ratio, base, other)) is None:
-        return answer
-    more_base, more_other = (math.ceil((times - 1) * side.count) for side in (base, other))
-    return replace(answer, more_base=more_base, more_other=more_other)
+    return replace(answer, more_base=more, more_other=more)
 
 
 def _quotient(base_ns: int | None, other_ns: int | None) -> float | None:
@@ -124,10 +118,9 @@ def _side_traces(reports: Sequence[Report]) -> tuple[SideTrace, ...]:
     )
 
 
-def _spread(traces: Sequence[SideTrace]) -> SideSpread | int:
-    """The spread of a side's step time; the number of its steps, if there are too few."""
-    times_ns = [trace.step_times_ns for trace in traces if trace.step_times_ns]
-    return side_spread(times_ns) or len(times_ns[0])
+def _times(traces: Sequence[SideTrace]) -> StepTimes:
+    """The step times of the traces that have some."""
+    return [trace.step_times_ns for trace in traces if trace.step_times_ns]
 
 
 def _answer_findings(answer: DiffAnswer) -> list[Finding]:
@@ -141,7 +134,7 @@ def _answer_findings(answer: DiffAnswer) -> list[Finding]:
     if answer.ratio is None:
         return []
     if answer.verdict in ("faster", "slower"):
-        if len(answer.base_traces) > 1 and len(answer.other_traces) > 1:
+        if _over_traces(answer):
             return []
         message = (
             "the steps of one window depend on each other: the real uncertainty is larger than an "
@@ -154,19 +147,25 @@ def _answer_findings(answer: DiffAnswer) -> list[Finding]:
     return [Finding(INCONCLUSIVE, message)]
 
 
+def _outlier_findings(answer: DiffAnswer) -> Iterator[Finding]:
+    for name, side in ((BASE, answer.base_traces), (OTHER, answer.other_traces)):
+        timed = [trace for trace in side if trace.step_times_ns]
+        if answer.interval is not None:
+            yield from outlier_findings(name, [trace.path for trace in timed], _times(timed))
+
+
 def _what_decides(answer: DiffAnswer) -> str:
     if answer.more_base is None or answer.more_other is None:
         return "no practical number of steps would show a difference this small"
-    sides = (
-        (BASE, answer.more_base, answer.base_traces),
-        (OTHER, answer.more_other, answer.other_traces),
-    )
-    more = [
-        f"{counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
-        for name, number, traces in sides
-        if number
-    ]
+    what = "more trace" if _over_traces(answer) else "more step"
+    sides = ((BASE, answer.more_base), (OTHER, answer.more_other))
+    more = [f"{counted(number, what)} of {name}" for name, number in sides if number]
     return f"about {' and '.join(more)} would decide it"
+
+
+def _over_traces(answer: DiffAnswer) -> bool:
+    """Whether the interval is over traces, not over the steps of two."""
+    return max(len(_times(answer.base_traces)), len(_times(answer.other_traces))) > 1
 
 
 def _step_findings(base: Report, other: Report) -> list[Finding]:

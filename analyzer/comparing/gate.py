@@ -5,17 +5,15 @@ lies below. Otherwise the samples are too noisy to decide, and the gate says how
 do. Noise alone fails one judged figure in forty at most: the interval is two-sided, of 95 %.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median_low
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.bootstrap import SideSpread, ratio_interval
-from decodescope.analyzer.comparing.comparability import differences
+from decodescope.analyzer.comparing.comparability import differences, outlier_findings
 from decodescope.analyzer.comparing.gate_samples import SOFTWARE, STEP
-from decodescope.analyzer.comparing.step_interval import FEWEST, side_spread, times_as_many
+from decodescope.analyzer.comparing.step_interval import FEWEST, step_ratio
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.gate_report import (
     Baseline,
@@ -27,8 +25,8 @@ from decodescope.analyzer.schema.gate_report import (
 from decodescope.analyzer.schema.report import Finding
 
 _ONE_SAMPLE = (
-    "a side has one trace or round: only several show how far one run is from the next, so the "
-    "real uncertainty is larger than the interval"
+    "one trace or round a side: only several show how far one run is from the next, so the real "
+    "uncertainty is larger than the interval"
 )
 _Times = list[tuple[int, ...]]
 
@@ -59,8 +57,11 @@ def gate(baseline: Baseline, subjects: Sequence[Subject], allowed: Allowed) -> G
                 "give files of the same kind and variants, or save a new baseline"
             )
         findings += _condition_findings(baseline, subject, now[subject.name], allowed)
-        if min(len(one.samples) for one in (subject, now[subject.name])) == 1:
+        if len(subject.samples) == len(now[subject.name].samples) == 1:
             findings.append(Finding("single_samples", _ONE_SAMPLE))
+        for side, one in (("baseline", subject), ("now", now[subject.name])):
+            paths = [sample.path for sample in one.samples]
+            findings += outlier_findings(side, paths, _step_times(one))
     known = {subject.name for subject in baseline.subjects}
     findings += [
         Finding("not_in_baseline", f"{_subject_words(subject)}: not in the baseline, not judged")
@@ -158,10 +159,11 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
     )
     if not row.base_ns or not row.now_ns:
         return row
-    ratio, base_spread, now_spread = row.now_ns / row.base_ns, side_spread(base), side_spread(now)
-    if base_spread is None or now_spread is None:
+    ratio = row.now_ns / row.base_ns
+    found = step_ratio(ratio, base, now)
+    if found is None:
         return replace(row, ratio=ratio, more_samples=FEWEST - 1)
-    interval = ratio_interval(ratio, base_spread, now_spread)
+    interval = found.interval()
     row = replace(row, ratio=ratio, interval=interval)
     if allowed_percent is None:
         return row
@@ -170,15 +172,8 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
         return replace(row, verdict="slower")
     if interval.high <= limit:
         return replace(row, verdict="within")
-    return replace(row, more_samples=_more_samples(ratio / limit, base_spread, now_spread))
+    return replace(row, more_samples=found.more(limit))
 
 
 def _median_of_samples(times_ns: _Times) -> int:
     return median_low(median_low(of_sample) for of_sample in times_ns) if times_ns else 0
-
-
-def _more_samples(ratio: float, base: SideSpread, now: SideSpread) -> int | None:
-    """How many more samples each side needs for an interval of the ratio that does not contain 1,
-    if they vary as these do."""
-    times = None if ratio == 1 else times_as_many(ratio, base, now)
-    return None if times is None else math.ceil((times - 1) * max(base.count, now.count))

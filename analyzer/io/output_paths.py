@@ -108,7 +108,7 @@ def is_special(target: Path) -> bool:
     return os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target))
 
 
-def status(target: Path | int) -> os.stat_result | None:
+def status(target: Path | str | int) -> os.stat_result | None:
     """The status of an existing path or open descriptor, else None."""
     try:
         return os.stat(target)

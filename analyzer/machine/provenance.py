@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from decodescope import __version__
 from decodescope.analyzer.schema.report import Environment
+from decodescope.version import __version__
 
 _GIT_TIMEOUT_S = 10
 

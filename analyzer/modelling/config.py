@@ -27,6 +27,7 @@ from decodescope.analyzer.modelling.config_fields import (
 from decodescope.analyzer.modelling.shape import (
     Experts,
     LatentAttention,
+    LayerKind,
     LinearAttention,
     ModelShape,
     QkNorm,
@@ -146,7 +147,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     fields = _decoder_fields(config, source)
     kind = str(fields.get("model_type") or "")
     family = families().get(kind, Family())
-    _check_known(fields)
+    _check_known(fields, family)
     layers = fields.count("num_hidden_layers", "n_layer", "num_layers")
     if layers > _MAX_LAYERS:
         raise fields.error(f"num_hidden_layers is {layers}, more than {_MAX_LAYERS}")
@@ -191,6 +192,11 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         sliding_window=fields.optional_count(*WINDOW) if "sliding" in kinds else None,
         attention_gate=family.attention_gate if gate is None else gate,
         sinks=family.sinks,
+        global_heads=_global_heads(fields, kinds, kv_heads),
+        keys_are_values=fields.flag("attention_k_eq_v") or False,
+        kv_shared_layers=fields.optional_count("num_kv_shared_layers", least=0) or 0,
+        wide_mlp=fields.flag("use_double_wide_mlp") or False,
+        layer_input=fields.optional_count("hidden_size_per_layer_input", least=0) or 0,
         experts=experts,
         latent=latent,
         linear=_linear(fields) if "linear" in kinds else None,
@@ -198,11 +204,12 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     )
 
 
-def _check_known(fields: Fields) -> None:
+def _check_known(fields: Fields, family: Family) -> None:
     if fields.flag("is_encoder_decoder"):
         raise fields.error("is_encoder_decoder is true", "give the config.json of a decoder")
     for name in _UNKNOWN_FIELDS:
-        if fields.values.get(name):
+        known = family.layer_inputs and name == "hidden_size_per_layer_input"
+        if fields.values.get(name) and not known:
             raise fields.error(
                 f"{name}: the bytes of such layers are not known",
                 "known are full, sliding, latent and gated linear attention, MLPs and experts",
@@ -242,6 +249,21 @@ def _head_dim(fields: Fields, hidden: int, heads: int, latent: LatentAttention |
             "and there is no head_dim"
         )
     return hidden // heads
+
+
+def _global_heads(
+    fields: Fields, kinds: tuple[LayerKind, ...], kv_heads: int
+) -> tuple[int, int] | None:
+    """KV heads and head_dim of layers of full attention, if the file gives them apart; transformers
+    writes them for each layer."""
+    size, heads = fields.optional_count("global_head_dim"), None
+    if isinstance(layers := fields.get("per_layer_config"), dict) and "full" in kinds:
+        layer = layers.get(str(kinds.index("full")))
+        own = Fields(fields.source, layer if isinstance(layer, dict) else {}, {})
+        size, heads = (own.optional_count(name) for name in ("head_dim", "num_key_value_heads"))
+    elif fields.flag("attention_k_eq_v"):
+        heads = fields.optional_count("num_global_key_value_heads")
+    return None if size is None else (heads or kv_heads, size)
 
 
 def _latent(fields: Fields) -> LatentAttention | None:

@@ -96,6 +96,7 @@ class Family(msgspec.Struct, frozen=True):
     attention_bias is about Q, K and V only. Four `norms_per_layer`: a norm behind attention and MLP
     as well. `norm_bias`: LayerNorm instead of RMSNorm. Without `gated` the MLP has two matrices
     instead of three. `shared_gate`, `expert_bias` and `router_bias` are those of `Experts`.
+    `layer_inputs`: hidden_size_per_layer_input is as in Gemma 4.
     """
 
     qkv_bias: bool = False
@@ -109,6 +110,7 @@ class Family(msgspec.Struct, frozen=True):
     shared_gate: bool = False
     expert_bias: bool = False
     router_bias: bool = False
+    layer_inputs: bool = False
     defaults: dict[str, Any] = {}
 
 

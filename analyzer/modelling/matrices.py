@@ -50,11 +50,12 @@ def layer_weights(
     elif shape.latent is not None:
         attention = split.latent_attention(shape.latent)
     else:
-        attention = split.attention()
+        attention = split.attention(layer)
     experts = shape.experts if shape.is_moe[layer] else None
-    mlp = split.mlp(shape.intermediate) if experts is None else split.experts(experts)
-    norms = Vector("norm", shape.norms_per_layer * norm_size(shape))
-    weights = (norms, *attention, *mlp)
+    width = shape.intermediate * (2 if shape.wide_mlp and shape.shares_kv(layer) else 1)
+    mlp = split.mlp(width) if experts is None else split.experts(experts)
+    norms = Vector("norm", (shape.norms_per_layer + bool(shape.layer_input)) * norm_size(shape))
+    weights = (norms, *attention, *mlp, *own_input(shape))
     return (
         [part for part in weights if isinstance(part, Matrix)],
         [part for part in weights if isinstance(part, Vector)],
@@ -64,6 +65,18 @@ def layer_weights(
 def norm_size(shape: ModelShape) -> int:
     """Parameters of one norm of the residual stream's width."""
     return shape.hidden * (1 + shape.norm_bias)
+
+
+def own_input(shape: ModelShape) -> Iterator[Matrix]:
+    """The gate and the projection of a layer's own input."""
+    if width := shape.layer_input:
+        yield Matrix("gate_up", "mlp", width, shape.hidden)
+        yield Matrix("down", "mlp", shape.hidden, width)
+
+
+def inputs_matrix(shape: ModelShape) -> Matrix:
+    """What makes the inputs of all layers of the embedding; without rows if there are none."""
+    return Matrix("copy", None, len(shape.layers) * shape.layer_input, shape.hidden)
 
 
 def head_matrix(shape: ModelShape, tensor_parallel: int = 1) -> Matrix:
@@ -80,7 +93,6 @@ class _Split:
         self._heads = self._part(shape.heads, "num_attention_heads")
         if shape.kv_heads >= devices and shape.latent is None:
             self._part(shape.kv_heads, "num_key_value_heads")
-        self._kv_heads = max(1, shape.kv_heads // devices)
         self.vocabulary = -(-shape.vocabulary // devices)
 
     def _part(self, size: int, name: str) -> int:
@@ -91,13 +103,17 @@ class _Split:
             )
         return size // self._devices
 
-    def attention(self) -> Iterator[Matrix | Vector]:
+    def attention(self, layer: int) -> Iterator[Matrix | Vector]:
         shape = self._shape
-        q, kv = self._heads * shape.head_dim, 2 * self._kv_heads * shape.head_dim
-        rows = q * (2 if shape.attention_gate else 1) + kv
+        kv_heads, head_dim = shape.heads_of(layer)
+        q, k = self._heads * head_dim, max(1, kv_heads // self._devices) * head_dim
+        parts = 1 if shape.keys_are_values and shape.layers[layer] == "full" else 2
+        parts = 0 if shape.shares_kv(layer) else parts
+        rows = q * (2 if shape.attention_gate else 1) + parts * k
         yield Matrix("qkv", "attention", rows, shape.hidden, shape.qkv_bias)
         yield Matrix("o", "attention", shape.hidden, q, shape.o_bias)
-        norms = {"none": 0, "plain": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}
+        normed = min(2, 1 + parts)
+        norms = {"none": 0, "plain": 0, "head": normed * head_dim, "all": q + k}
         if size := norms[shape.qk_norm]:
             yield Vector("qk_norm", size)
         if shape.sinks:

@@ -68,7 +68,11 @@ class ModelShape:
     of the MLP of width `intermediate`. `sliding_window` is in tokens, the new one included.
     `norms_per_layer` counts the norms of the residual stream's width. `attention_gate`: Q's
     projection also yields a gate for each element of the attention's output. `sinks`: each head
-    has a learned logit. `quantization` is config.json's field, None without one.
+    has a learned logit. `global_heads` are the KV heads and head_dim of layers of full attention,
+    None where all layers are alike; with `keys_are_values` they have no projection for V. The
+    last `kv_shared_layers` read K and V of earlier ones, with a `wide_mlp` of twice the width. Each
+    layer has an input of `layer_input` elements, 0 without.
+    `quantization` is config.json's field, None without one.
     """
 
     name: str
@@ -94,6 +98,11 @@ class ModelShape:
     sliding_window: int | None = None
     attention_gate: bool = False
     sinks: bool = False
+    global_heads: tuple[int, int] | None = None
+    keys_are_values: bool = False
+    kv_shared_layers: int = 0
+    wide_mlp: bool = False
+    layer_input: int = 0
     experts: Experts | None = None
     latent: LatentAttention | None = None
     linear: LinearAttention | None = None
@@ -104,10 +113,20 @@ class ModelShape:
         """Bytes of an element of the unquantised weights and of activations."""
         return ELEMENT_BYTES[self.dtype]
 
+    def heads_of(self, layer: int) -> tuple[int, int]:
+        """KV heads and head_dim of one layer."""
+        if self.global_heads is not None and self.layers[layer] == "full":
+            return self.global_heads
+        return self.kv_heads, self.head_dim
+
+    def shares_kv(self, layer: int) -> bool:
+        return layer >= len(self.layers) - self.kv_shared_layers
+
     def kinds(self) -> tuple[int, ...]:
         """For each layer the number of its kind, in the order of first appearance: two layers of
         the same number have the same work. gpt-oss: (0, 1, 0, 1, ...)."""
-        return numbered(list(zip(self.layers, self.is_moe, strict=True)))
+        shares = map(self.shares_kv, range(len(self.layers)))
+        return numbered(list(zip(self.layers, self.is_moe, shares, strict=True)))
 
 
 def numbered(items: Sequence[Hashable]) -> tuple[int, ...]:

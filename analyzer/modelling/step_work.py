@@ -6,9 +6,10 @@ the output, 4 * pairs * heads * head_dim FLOPs. Every tensor counts once a step,
 `bytes_moved` of the package's own kernels. Under a router that chooses uniformly, T tokens touch
 E (1 - (1 - k/E)^T) of E experts in expectation; real routers are less even, and touch fewer.
 
-Roles: copy (the embedding's rows), norm, qkv, qk_norm, rope, kv_write, attention, o, gate_up,
-activation, down, router, experts (routed ones, with the sum over a token's experts), head and
-sampling. Experts that all tokens share are gate_up, activation and down.
+Roles: copy (the embedding's rows, and what is made of them for each layer), norm, qkv, qk_norm,
+rope, kv_write, attention, o, gate_up, activation, down, router, experts (routed ones, with the sum
+over a token's experts), head and sampling. Experts that all tokens share are gate_up, activation
+and down.
 """
 
 from collections import Counter
@@ -16,7 +17,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import add, attrgetter
 
-from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights, norm_size
+from decodescope.analyzer.modelling.matrices import (
+    Matrix,
+    head_matrix,
+    inputs_matrix,
+    layer_weights,
+    norm_size,
+)
 from decodescope.analyzer.modelling.shape import LatentAttention, ModelShape, StepShape
 from decodescope.analyzer.modelling.weights import Weights
 
@@ -148,9 +155,14 @@ def outside_work(
     head = head_matrix(shape, tensor_parallel)
     element = shape.element_bytes
     rows = step.queries * weights.embedding.matrix_bytes(1, shape.hidden)
+    inputs = inputs_matrix(shape)
+    if inputs.rows:
+        rows += step.queries * weights.embedding.matrix_bytes(1, inputs.rows)
+        rows += shape.layer_input * element
     final_norm = RoleWork(norm_size(shape) * element) + _norms(shape, step.queries, 0, 1)
     return {
-        "copy": RoleWork(rows, activation_bytes=step.queries * shape.hidden * element),
+        "copy": RoleWork(rows, activation_bytes=step.queries * shape.hidden * element)
+        + _product(inputs, step.queries, weights, element),
         "norm": final_norm,
         "head": _product(head, step.batch, weights, element),
         "sampling": RoleWork(activation_bytes=step.batch * head.rows * element),
@@ -213,13 +225,14 @@ def _attention(
         yield from _latent_attention(shape.latent, shape, step, weights, heads)
         return
     tokens, element = step.queries, shape.element_bytes
-    q = heads * shape.head_dim
-    k = max(1, shape.kv_heads // devices) * shape.head_dim
+    kv_heads, head_dim = shape.heads_of(layer)
+    q, k = heads * head_dim, max(1, kv_heads // devices) * head_dim
     rotated = 2 * tokens * (q + k) * element
     if shape.qk_norm != "none":
         yield "qk_norm", RoleWork(activation_bytes=rotated)
-    yield "rope", RoleWork(activation_bytes=rotated + tokens * shape.head_dim * element)
-    yield "kv_write", _kv_write(2 * k, tokens, shape, weights)
+    yield "rope", RoleWork(activation_bytes=rotated + tokens * head_dim * element)
+    if not shape.shares_kv(layer):
+        yield "kv_write", _kv_write(2 * k, tokens, shape, weights)
     gate = 1 if shape.attention_gate else 0
     yield (
         "attention",

@@ -20,28 +20,38 @@ _MAX_ALIKE = 60
 _SEPARATOR = "·"
 # No short name is longer.
 WHOLE_CELLS = 1_000
+_MOST_CHARACTER_CELLS = 2
 # Around a label, these say nothing.
 _BLANK = " ,:<>()…"
 
 
 def cut_start(text: str, cells: int) -> str:
     """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its start."""
-    shown = text = plain_line(text)
-    kept = cells
-    while cell_len(shown) > cells:
-        kept -= 1
-        shown = f"…{text[len(text) - kept :]}" if kept >= 0 else ""
-    return shown
+    return _cut(text, cells, lambda text, kept: f"…{text[len(text) - kept :]}")
 
 
 def cut_middle(text: str, cells: int) -> str:
     """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its middle."""
-    shown = text = plain_line(text)
-    kept = cells = max(cells, 0)
-    while cell_len(shown) > cells:
-        kept -= 1
+
+    def keep(text: str, kept: int) -> str:
         tail = kept // 3
-        shown = f"{text[: kept - tail]}…{text[len(text) - tail :]}" if kept >= 0 else ""
+        return f"{text[: kept - tail]}…{text[len(text) - tail :]}"
+
+    return _cut(text, cells, keep)
+
+
+def _cut(text: str, cells: int, keep: Callable[[str, int], str]) -> str:
+    """`text` as `plain_line`, else as many characters of it as `keep` fits into `cells` cells."""
+    text = plain_line(text)
+    if cell_len(text) <= cells:
+        return text
+    kept, over = cells, 1
+    while over > 0:
+        kept -= -(-over // _MOST_CHARACTER_CELLS)
+        if kept < 0:
+            return ""
+        shown = keep(text, kept)
+        over = cell_len(shown) - cells
     return shown
 
 

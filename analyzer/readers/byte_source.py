@@ -1,6 +1,7 @@
 """The bytes of a trace in pieces, from a file or a pipe, decompressed and limited in number.
 
-What the bytes are is decided by their content: gzip by its magic number, never by the file's name.
+What the bytes are is decided by their content: gzip and zstd by their magic numbers, never by the
+file's name.
 """
 
 import os
@@ -12,13 +13,19 @@ from contextlib import contextmanager
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 from decodescope.analyzer.errors import TraceError
 
 MAX_DECOMPRESSED_BYTES = 8 << 30
 MAX_BYTES_IN_MEMORY = 1 << 30
 STDIN = "<stdin>"
-_GZIP_MAGIC = b"\x1f\x8b"
+# That of zstd; shorter data is no frame.
+_LONGEST_MAGIC = 4
+_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# A frame that a decoder passes over begins with 0x184D2A50 to 0x184D2A5F, in little endian.
+_SKIPPED_LOW, _SKIPPED_MAGIC = range(0x50, 0x60), b"\x2a\x4d\x18"
+_GZIP_WINDOW = 31
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PIECE_BYTES = 1 << 20
 # What one call of the decompressor gets: it copies what it does not use, such as a next member.
@@ -28,20 +35,79 @@ _PACKED_BYTES = 1 << 16
 _MAX_RATIO = 200
 _UNPACKED_FREELY = 64 << 20
 _HEAD_BYTES = 4096
-_GZIP_WINDOW = 31
+
+
+class _Member(Protocol):
+    """One member of gzip, or frame of zstd, while it is unpacked.
+
+    `decompress` takes packed bytes, and keeps those that it does not use: unless `needs_input`, it
+    can be called again with none. At the end of the member (`eof`), `unused_data` follow it.
+    """
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+# How a member is begun, and what it raises for broken data.
+_Packing = tuple[Callable[[], _Member], type[Exception]]
+
+
+class _GzipMember:
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._member.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        return self._member.decompress(self._member.unconsumed_tail + data, max_length)
+
+
+def _packing_of(head: bytes) -> _Packing | None:
+    """The packing of a member that begins with these bytes; None if they are not packed."""
+    if head.startswith(_GZIP_MAGIC):
+        return _GzipMember, zlib.error
+    skipped = head[1:_LONGEST_MAGIC] == _SKIPPED_MAGIC and head[0] in _SKIPPED_LOW
+    return _zstd() if skipped or head.startswith(_ZSTD_MAGIC) else None
+
+
+def _zstd() -> _Packing:
+    # Few traces are packed so; the others do without this module.
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd.ZstdDecompressor, zstd.ZstdError
 
 
 class ByteSource:
-    """Reads `stream` piece by piece, without gzip and without a UTF-8 byte order mark.
+    """Reads `stream` piece by piece, unpacked (gzip, zstd) and without a UTF-8 byte order mark.
 
     `head` is what the bytes begin with (up to 4,096 of them; `read` returns them as well). `path`
     names the source in messages. `file` is the file that holds these very bytes and can be opened
-    again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when a gzip
-    stream ends early or is broken; `trailing_bytes` follow its last member, and are no padding of
+    again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when packed
+    bytes end early or are broken; `trailing_bytes` follow their last member, and are no padding of
     zeros. `progress` gets the number of bytes that `stream` gave.
 
-    Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or gzip
-    unpacks to over 200 times its size (beyond 64 MiB).
+    Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or what
+    is packed unpacks to over 200 times its size (beyond 64 MiB).
     """
 
     def __init__(
@@ -58,11 +124,15 @@ class ByteSource:
         self._max_bytes = max_bytes
         self._progress = progress
         pieces = self._raw(stream, endless=file is None)
-        first = _join_until(pieces, len(_GZIP_MAGIC))
-        packed = first.startswith(_GZIP_MAGIC)
-        self.file = None if packed else file
-        self._pieces = self._gunzip(first, pieces, endless=file is None) if packed else pieces
-        start = _join_until(self._pieces, _HEAD_BYTES, b"" if packed else first)
+        first = _join_until(pieces, _LONGEST_MAGIC)
+        packing = _packing_of(first)
+        self.file = file if packing is None else None
+        start = first
+        if packing is not None:
+            start, packed = b"", chain((first,), pieces)
+            pieces = self._unpacked(packing, packed, endless=file is None)
+        self._pieces = pieces
+        start = _join_until(self._pieces, _HEAD_BYTES, start)
         self._start = start.removeprefix(_BYTE_ORDER_MARK)
         self.head = self._start[:_HEAD_BYTES]
 
@@ -73,17 +143,17 @@ class ByteSource:
             return start
         return next(self._pieces, b"")
 
-    def read_all(self, remedy: str) -> bytearray:
+    def read_all(self, remedy: str, most: int | None = None) -> bytearray:
         """All bytes that are left.
 
         Raises:
-            TraceError: over 1 GiB, with what to do about it (`remedy`).
+            TraceError: over `most` bytes (1 GiB), with what to do about it (`remedy`).
         """
-        data = bytearray()
+        data, most = bytearray(), most or MAX_BYTES_IN_MEMORY
         while piece := self.read():
             data += piece
-            if len(data) > MAX_BYTES_IN_MEMORY:
-                raise TraceError(f"{self.path}: over {MAX_BYTES_IN_MEMORY >> 20} MiB; {remedy}")
+            if len(data) > most:
+                raise TraceError(f"{self.path}: over {most >> 20} MiB; {remedy}")
         return data
 
     def _raw(self, stream: BufferedIOBase, endless: bool) -> Iterator[bytes]:
@@ -108,29 +178,31 @@ class ByteSource:
         limit = f"{self._max_bytes >> 30} GiB"
         return TraceError(f"{self.path}: {does} more than {limit}; record a shorter window")
 
-    def _gunzip(self, first: bytes, rest: Iterator[bytes], endless: bool) -> Iterator[bytes]:
+    def _unpacked(self, packing: _Packing, rest: Iterator[bytes], endless: bool) -> Iterator[bytes]:
         packed = total = 0
-        decompressor = zlib.decompressobj(_GZIP_WINDOW)
+        begin, broken = packing
+        member = begin()
         pieces = (
             piece[at : at + _PACKED_BYTES]
-            for piece in chain((first,), rest)
+            for piece in rest
             for at in range(0, len(piece), _PACKED_BYTES)
         )
         pending = b""
         while True:
-            if not pending:
+            if not pending and (member.eof or member.needs_input):
                 pending = next(pieces, b"")
                 packed += len(pending)
-            if not pending:
-                break
-            if decompressor.eof:
-                if not pending.startswith(_GZIP_MAGIC[: len(pending)]):
+                if not pending:
+                    break
+            if member.eof:
+                pending = _join_until(pieces, _LONGEST_MAGIC, pending)
+                if _packing_of(pending) != packing:
                     self.trailing_bytes = _more_than_zeros(chain((pending,), pieces))
                     return
-                decompressor = zlib.decompressobj(_GZIP_WINDOW)
+                member = begin()
             try:
-                unpacked = decompressor.decompress(pending, _PIECE_BYTES)
-            except zlib.error:
+                unpacked = member.decompress(pending, _PIECE_BYTES)
+            except broken:
                 self.truncated = True
                 return
             total += len(unpacked)
@@ -143,8 +215,8 @@ class ByteSource:
                 )
             if unpacked:
                 yield unpacked
-            pending = decompressor.unconsumed_tail or decompressor.unused_data
-        self.truncated = not decompressor.eof
+            pending = member.unused_data
+        self.truncated = not member.eof
 
 
 def _more_than_zeros(pieces: Iterator[bytes]) -> int:

@@ -1,7 +1,7 @@
 """Merges the traces of several ranks of one run on one clock."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeVar
@@ -13,6 +13,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.trace import (
     CollectiveMessage,
     CollectiveMessages,
@@ -28,6 +29,8 @@ from decodescope.analyzer.trace import (
 _WALL_CLOCK_NS = 10**18
 _ID_SHIFT = 32
 _MOST_LISTED = 8
+# Ranks start and stop their profilers at nearly the same time.
+_LEAST_COMMON = 0.8
 _Events = TypeVar("_Events", GpuOps, HostEvents)
 _Item = TypeVar("_Item", bound=Hashable)
 # Collectives that no rank leaves before every rank has entered.
@@ -63,6 +66,7 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
         findings.append(Finding("no_common_clock", f"the ranks are not merged: {why}"))
         return Ranks(tuple(numbered), None, tuple(findings))
     findings += _clock_findings(numbered)
+    findings += _coverage_finding(numbered)
     return Ranks(tuple(numbered), _merge(numbered, findings), tuple(findings))
 
 
@@ -163,6 +167,23 @@ def _clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
                 )
             )
     return findings
+
+
+def _coverage_finding(ranks: Sequence[tuple[int, Trace]]) -> Iterator[Finding]:
+    """A finding if a large part of the time that one rank covers is not covered by all."""
+    found = {rank: _wall_span(trace) for rank, trace in ranks}
+    spans = {rank: span for rank, span in found.items() if span is not None}
+    lengths_ns = {rank: end - start for rank, (start, end) in spans.items()}
+    longest = max(lengths_ns, key=lambda rank: lengths_ns[rank])
+    shortest = min(lengths_ns, key=lambda rank: lengths_ns[rank])
+    common_ns = min(end for _, end in spans.values()) - max(start for start, _ in spans.values())
+    if common_ns < _LEAST_COMMON * lengths_ns[longest]:
+        yield Finding(
+            "unlike_windows",
+            f"all ranks cover {duration(common_ns)} together, rank {longest} alone "
+            f"{duration(lengths_ns[longest])}, rank {shortest} {duration(lengths_ns[shortest])}: "
+            "outside of the common time a rank that is missing was not recorded, and is not idle",
+        )
 
 
 def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:

@@ -4,9 +4,11 @@ The readers of other formats than Kineto's are imported when a file begins as th
 that hold no trace are named by their first bytes, and files of the ranks of one run are recognised.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto, read_kineto_bytes
 from decodescope.analyzer.recordings.frames import MAGIC
 from decodescope.analyzer.recordings.recording import read_recording, recording_in
+from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import Trace
 
 _PIPE_IT = "unpack it: {} FILE | decodescope analyze -"
@@ -33,13 +36,6 @@ _NOT_TRACES = tuple(
             "a result of decodescope, not a trace",
             "name the trace that it was made from",
         ),
-        (
-            # Field 1 of a message, in bytes that no text has.
-            rb"\n(?=[^\x00-\x08\x0e-\x1f]{0,64}[\x00-\x08\x0e-\x1f])",
-            "a Perfetto trace (protobuf)",
-            "record JSON instead (rocprofv3 --output-format json)",
-        ),
-        (rb"\x28\xb5\x2f\xfd", "compressed with zstd", _PIPE_IT.format("zstd -dc")),
         (rb"\xfd7zXZ\x00", "compressed with xz", _PIPE_IT.format("xz -dc")),
         (rb"BZh[1-9]", "compressed with bzip2", _PIPE_IT.format("bzip2 -dc")),
         (rb"PK\x03\x04", "a zip archive", _PIPE_IT.format("unzip -p")),
@@ -54,8 +50,18 @@ _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b'
 # Enough for the head of a compressed file.
 _BEGINNING_BYTES = 1 << 16
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-_NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
+# Of a recording, one window is read, which is small.
+_NOT_CACHED = ("recording",)
+# The smallest file that may hold enough events to be kept: of gzip, one takes about 10 bytes.
+_LARGE_BYTES = 4 << 20
+# A tree of frames as JSON, or as MessagePack.
+_HATCHET_HEAD = re.compile(
+    rb'\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:|\x92\x83\xa5frame', re.DOTALL
+)
+# Field 1 of a message, in bytes that no text has.
+_PERFETTO_HEAD = re.compile(rb"\n(?=[^\x00-\x08\x0e-\x1f]{0,64}[\x00-\x08\x0e-\x1f])", re.DOTALL)
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
 
 
@@ -92,15 +98,37 @@ def _said_rank(path: Path) -> int | None:
 
 
 def load(path: Path | str, progress: Callable[[float], None] | None = None) -> Trace:
-    """Read a trace of Kineto (JSON), Nsight Systems (SQLite) or rocprofv3 (JSON), or a recording.
+    """Read a trace in one of `FORMATS`, or a recording.
 
-    `path` may be a file, a pipe, or "-" for the standard input; any of them may be gzip. The first
-    of `FORMATS` that recognises what it begins with reads it. `progress` is called with the share
-    of a file that was read, except of SQLite, which is read in no order. Raises `TraceError` naming
-    the file, what is wrong with it and what to do.
+    `path` may be a file, a pipe, or "-" for the standard input; any of them may be packed with gzip
+    or zstd. The first of `FORMATS` that recognises what it begins with reads it. `progress` is
+    called with the share of a file that was read, except of SQLite, which is read in no order. The
+    columns of a large file may come from the cache (`TraceCache`). Raises `TraceError` naming the
+    file, what is wrong with it and what to do.
     """
-    with open_source(str(path), progress) as source:
-        return next(read for _, recognises, read in FORMATS if recognises(source))(source)
+    read = partial(_read, str(path), progress)
+    if not _is_large_file(str(path)):
+        return read()
+    with open_source(str(path)) as source:
+        name = next(name for name, recognises, _ in FORMATS if recognises(source))
+    if name in _NOT_CACHED:
+        return read()
+    from decodescope.analyzer.readers.trace_cache import TraceCache
+
+    return TraceCache().trace_of(Path(path), read)
+
+
+def _is_large_file(path: str) -> bool:
+    return path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _LARGE_BYTES
+
+
+def _read(path: str, progress: Callable[[float], None] | None) -> Trace:
+    with open_source(path, progress) as source:
+        trace = next(read for _, recognises, read in FORMATS if recognises(source))(source)
+        if not source.trailing_bytes:
+            return trace
+    message = f"{source.trailing_bytes:,} bytes follow the compressed data, and are not read"
+    return replace(trace, findings=(*trace.findings, Finding("trailing_data", message)))
 
 
 def format_of(path: Path) -> str:
@@ -108,7 +136,7 @@ def format_of(path: Path) -> str:
 
     Raises:
         OSError: the file cannot be read.
-        TraceError: it is no valid gzip.
+        TraceError: it is no valid gzip or zstd.
     """
     with path.open("rb") as file:
         source = ByteSource(BytesIO(file.read(_BEGINNING_BYTES)), str(path), file=path)
@@ -129,17 +157,28 @@ def _read_recorded_window(source: ByteSource) -> Trace:
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 
 
-def _read_nsys(source: ByteSource) -> Trace:
+def _read_sqlite(source: ByteSource) -> Trace:
     from decodescope.analyzer.readers.nsys.nsys_reader import read_nsys
+    from decodescope.analyzer.readers.rocprof.rocpd import is_rocpd
+    from decodescope.analyzer.readers.rocprof.rocprof_reader import read_rocpd
+    from decodescope.analyzer.readers.sqlite_file import open_sqlite
 
-    return read_nsys(source)
+    with open_sqlite(source) as file:
+        return read_rocpd(file) if is_rocpd(file.tables) else read_nsys(file)
 
 
-def _refuse_nsys_report(source: ByteSource) -> Trace:
-    raise TraceError(
-        f"{source.path}: a report that only Nsight Systems reads; export it with "
-        "nsys export --type sqlite and open that"
-    )
+def _read_nsys_report(source: ByteSource) -> Trace:
+    """The export of a report, made with `nsys`; the trace is named by the report."""
+    from decodescope.analyzer.readers.nsys.report_export import exported
+
+    if source.file is None:
+        raise TraceError(
+            f"{source.path}: a report of Nsight Systems, which nsys reads from a plain file only; "
+            "save it to one and name that"
+        )
+    with open_source(str(exported(source.file))) as export:
+        trace = _read_sqlite(export)
+    return replace(trace, source=msgspec.structs.replace(trace.source, path=source.path))
 
 
 def _read_rocprof(source: ByteSource) -> Trace:
@@ -148,13 +187,27 @@ def _read_rocprof(source: ByteSource) -> Trace:
     return read_rocprof(source)
 
 
+def _read_hatchet(source: ByteSource) -> Trace:
+    from decodescope.analyzer.readers.proton.hatchet import read_hatchet
+
+    return read_hatchet(source)
+
+
+def _read_perfetto(source: ByteSource) -> Trace:
+    from decodescope.analyzer.readers.perfetto.perfetto_reader import read_perfetto
+
+    return read_perfetto(source)
+
+
 _Recognises = Callable[[ByteSource], bool]
 # The name of a format ("" for what is no trace), whether a source has it, and what reads it.
 FORMATS: tuple[tuple[str, _Recognises, Callable[[ByteSource], Trace]], ...] = (
-    ("nsys", lambda source: source.head.startswith(_SQLITE_MAGIC), _read_nsys),
-    ("", lambda source: source.path.endswith(_NSYS_REPORT_SUFFIXES), _refuse_nsys_report),
+    ("sqlite", lambda source: source.head.startswith(_SQLITE_MAGIC), _read_sqlite),
+    ("nsys", lambda source: source.path.endswith(NSYS_REPORT_SUFFIXES), _read_nsys_report),
     ("recording", lambda source: source.head.startswith(MAGIC), _read_recorded_window),
     ("rocprof", lambda source: bool(_ROCPROF_HEAD.match(source.head)), _read_rocprof),
+    ("proton", lambda source: bool(_HATCHET_HEAD.match(source.head)), _read_hatchet),
+    ("perfetto", lambda source: bool(_PERFETTO_HEAD.match(source.head)), _read_perfetto),
     ("", is_no_trace, refuse),
     ("kineto", lambda source: True, read_kineto),
 )

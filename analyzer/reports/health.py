@@ -44,6 +44,8 @@ _HARMLESS = (
 
 # Most launches have no op: the devices' busy time is not known.
 LOST_KERNELS = "lost_kernels"
+# The file has totals of kernels in place of a timeline.
+TOTALS_ONLY = "totals_only"
 _INFERRED = {
     "frames": "Python frames of the engine",
     "graphs": "graph launches that repeat in the same order",
@@ -57,7 +59,7 @@ _NAMED_APIS = 3
 _NAMED_PROCESSES = 8
 _HOW_TO_RECORD = {
     "nsys-sqlite": "nsys profile --trace=cuda",
-    "rocprof-json": "rocprofv3 --runtime-trace",
+    **dict.fromkeys(("rocprof-json", "rocpd"), "rocprofv3 --runtime-trace"),
 }
 
 
@@ -67,9 +69,9 @@ def health(
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
 ) -> Health:
-    """ "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
-    something out; otherwise "ok". `ranges_cut` is the number of ranges that the range tree left
-    out."""
+    """ "no_gpu_activity" without a single op or total; "degraded" if ops are unlinked or the reader
+    left something out; otherwise "ok". `ranges_cut` is the number of ranges that the range tree
+    left out."""
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
     findings = (
@@ -89,7 +91,7 @@ def health(
             ),
         )
     status: HealthStatus = "ok"
-    if not len(trace.ops):
+    if not len(trace.ops) and not len(trace.totals):
         status = "no_gpu_activity"
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
@@ -227,7 +229,15 @@ def _identity_findings(trace: Trace) -> Iterator[Finding]:
     captures = find_captures(trace)
     if captures.launches and (sentence := _capture(trace, captures)):
         yield Finding("graph_capture", sentence)
-    if not len(trace.ops):
+    if len(totals := trace.totals):
+        runs, total_ns = int(totals.count.sum()), int(totals.total_ns.sum())
+        yield Finding(
+            TOTALS_ONLY,
+            f"{counted(runs, 'run')} of {counted(len(totals), 'kernel')} were added up "
+            f"({duration(total_ns)} in all), without the time of any: nothing is known of steps, "
+            "gaps, busy time, launches and overlap",
+        )
+    elif not len(trace.ops):
         foreign = any(finding.code == "not_understood" for finding in trace.findings)
         missing = "op of a CUDA, ROCm or XPU device" if foreign else "kernel, copy or fill"
         yield Finding(
@@ -245,6 +255,9 @@ def why_no_answer(health: Health) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if "no_gpu_activity" in codes:
         reason = "no GPU activity in this trace"
         return (reason,), ("record the GPU's activity (see the trace health)",)
+    if TOTALS_ONLY in codes:
+        reason = "a tree of totals has no times, so no steps, gaps or launches"
+        return (reason,), ('record a timeline: proton.start(data="trace")',)
     if "graph_capture" in codes:
         reason = "a graph capture does not show how fast its replays are"
         return (reason,), ("profile its replays, after the capture",)

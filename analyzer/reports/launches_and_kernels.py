@@ -41,9 +41,32 @@ def launch_report(timeline: Timeline, chosen: Bools) -> LaunchReport:
 
 def kernel_reports(timeline: Timeline, work: OpWork, chosen: Bools) -> tuple[KernelReport, ...]:
     """The kernels among the `chosen` ops, one row for each name: longest total first; if ops
-    overlap, longest attributed time first. `mean_ns` is rounded down."""
+    overlap, longest attributed time first. `mean_ns` is rounded down. Of a trace without times,
+    its totals."""
     names = timeline.trace.names
+    if len(timeline.trace.totals):
+        return _totals(timeline.trace)
     return tuple(reports_by(timeline, work, chosen, timeline.trace.ops.name, names).values())
+
+
+def _totals(trace: Trace) -> tuple[KernelReport, ...]:
+    totals = trace.totals
+    all_ns = int(totals.total_ns.sum())
+    rows = totals.take(np.lexsort((totals.name, -totals.total_ns)))
+    return tuple(
+        KernelReport(
+            name=trace.names[name],
+            count=count,
+            total_ns=total_ns,
+            mean_ns=total_ns // count,
+            share=(share := total_ns / all_ns if all_ns else 0.0),
+            attributed_ns=total_ns,
+            attributed_share=share,
+        )
+        for name, count, total_ns in zip(
+            rows.name.tolist(), rows.count.tolist(), rows.total_ns.tolist(), strict=True
+        )
+    )
 
 
 def reports_by(

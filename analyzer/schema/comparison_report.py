@@ -56,10 +56,10 @@ class DiffAnswer(StepChanges, frozen=True, kw_only=True):
     any, `ratio` is the quotient of two times and says nothing about which side is faster: the
     verdict is "unknown", as it is without an `interval`, and `reason` says why.
 
-    `interval` is that of `comparing.step_interval`; null with fewer than two steps on a side. If it
-    contains 1, `more_base` and `more_other` are how many more steps of each side (more traces, of a
-    side with several) would show this difference; null if it is shown, if there is none, or if no
-    practical number would.
+    `interval` is that of `comparing.step_interval`; null with one trace a side and fewer than two
+    steps in one. If it contains 1, `more_base` and `more_other` are how many more traces of each
+    side (more steps, of one trace a side) would show this difference; null if it is shown, if there
+    is none, or if no practical number would.
 
     `unprofiled_ratio` is that of the step times that decodescope measured without a profiler, null
     unless both sides have one. It has no interval: a capture carries one such time.

@@ -44,8 +44,8 @@ class GateRow(Struct, frozen=True):
     """One figure of one subject: its step time (`part` is null) or one part of the step.
 
     Each side is the lower median of its samples' lower medians, `ratio` = `now_ns` ÷ `base_ns`,
-    null if one of them is 0. `interval` is that of `comparing.step_interval`; null with fewer than
-    two samples or steps on a side.
+    null if one of them is 0. `interval` is that of `comparing.step_interval`; null with one sample
+    a side and fewer than two steps in one.
 
     `allowed_percent` is how much longer the figure may take; null if the gate does not judge it,
     and then the `verdict` is null too. "slower": the interval lies above what is allowed; "within":

@@ -43,12 +43,13 @@ class KernelReport(Struct, frozen=True):
     """`total_ns` and `mean_ns` are durations, and `share` is of the summed durations of all
     kernels, not of the window. Ops may overlap: then durations add up to more than busy time.
 
-    All figures are of the calls in `Report.main_steps`. `attributed_ns` counts no time twice (see
-    `timing.attributed_time`): those of a device's ops add up to its busy time. `attributed_share`
-    is of the attributed time of all kernels, and equals `share` where no ops overlap. `short_calls`
-    counts the calls that ran for less time than their launch call took (see `ShortKernels`).
-    `shape` is the launch shape of most calls (of equally many, the earliest), null if the trace has
-    none; `shapes` counts the distinct ones.
+    All figures are of the calls in `Report.main_steps`; of a file without times (finding
+    `totals_only`), of all that it counts, as if no ops overlapped. `attributed_ns` counts no time
+    twice (see `timing.attributed_time`): those of a device's ops add up to its busy time.
+    `attributed_share` is of the attributed time of all kernels, and equals `share` where no ops
+    overlap. `short_calls` counts the calls that ran for less time than their launch call took (see
+    `ShortKernels`). `shape` is the launch shape of most calls (of equally many, the earliest), null
+    if the trace has none; `shapes` counts the distinct ones.
     """
 
     name: str

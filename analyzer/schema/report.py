@@ -39,7 +39,9 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Some writers of JSON write NaN and Infinity.
 BytesPerS = Annotated[float, Meta(gt=0, le=1e18)]
 
-SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
+SourceFormat = Literal[
+    "kineto", "nsys-sqlite", "rocprof-json", "rocpd", "proton-hatchet", "perfetto", "recording"
+]
 RangeKind = Literal["range", "operator", "inferred"]
 HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
 Weights = Literal["pretrained", "random", "bundled"]

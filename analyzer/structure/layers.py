@@ -28,6 +28,8 @@ _NAME_MOTIFS = 8
 _MORE_OPS = 8
 _GROUP = re.compile(r"A(?:[^PGXNnA]*A)*")
 _NORM = re.compile(r"m?n|N")
+# Gemma 4: behind the down product, a gate and a projection of the layer's own input.
+_OWN_INPUT = re.compile(r"[^PGXA]*P[^PNnA]*g[^PNnA]*P")
 # Scores, softmax and values as separate products; a router's softmax is followed by a selection.
 _MATH_ATTENTION = re.compile(r"P([^PARgX]*s[^PARgX]*)P")
 
@@ -134,6 +136,8 @@ def _layer_end(letters: str, after: int, until: int) -> int | None:
     begin, last = feed_forward(letters, after, until)
     if last < 0:
         return _last_norm(letters, begin, until)
+    if own_input := _OWN_INPUT.match(letters, last + 1, until):
+        last = own_input.end() - 1
     product = letters.find("P", last + 1, until)
     limit = product if product >= 0 else until
     residual = letters.rfind("+", last + 1, limit)

@@ -6,6 +6,8 @@ attention divide it into places:
     norm | qkv products, with the norms, rotation and cache writes up to | attention | o
     norm | gate and up products | activation | down      or      router | experts
 
+A layer's own input has a gate, an activation and a down product behind these (Gemma 4).
+
 A residual addition counts with the norm behind it, as kernels fuse the two. Ops between two places
 (casts, bias additions, reductions of a split product) count with the product before them, or with
 the place they are in. A copy inside a device right before or behind an op that communicates stages
@@ -203,6 +205,9 @@ def _layer(step: _Step, layer: Layer) -> None:
     begin, last = feed_forward(step.letters, layer.after_attention, layer.end)
     step.fill(layer.start, layer.after_attention, "rope", "o")
     _output(step, layer.after_attention, begin)
+    if last >= 0 and (own_input := step.places("P", last + 1, layer.end)):
+        _feed_forward(step, begin, last, own_input[0])
+        begin, last = own_input[0], own_input[-1]
     _feed_forward(step, begin, last, layer.end)
 
 
@@ -275,10 +280,11 @@ def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
 
 
 def _prologue(step: _Step, end: int) -> None:
-    """Embedding and rotary tables: a product among sines and cosines makes their angles."""
+    """Embedding and rotary tables: a product among sines and cosines makes their angles, another
+    inputs of the layers."""
     if step.places("ro", 0, end):
         step.fill(0, end, "rope", "Po")
-    step.fill(0, end, "copy", "mC")
+    step.fill(0, end, "copy", "mCP")
 
 
 def _epilogue(step: _Step, start: int, layers: int) -> None:

@@ -195,6 +195,13 @@ class Table(Generic[Row]):
     def more(self) -> int:
         return 0 if self.total is None else max(self.total - len(self.rows), 0)
 
+    def figures(self) -> dict[str, list[Any]]:
+        """The figures of every column, whether shown or not, by its key with "_" for a dot."""
+        return {
+            column.key.replace(".", "_"): list(map(column.reader(), self.rows))
+            for column in self.columns
+        }
+
     def shown(self) -> tuple[Column[Row], ...]:
         """The columns for a screen: those of which any row has a figure."""
         return tuple(

@@ -40,7 +40,7 @@ def steps_table(
         "steps",
         (
             *_STEP,
-            kinds.DURATION("over_ns", "over limit", over_ns),
+            *([kinds.DURATION("over_ns", "over limit", over_ns)] if limits_ns else ()),
             *_TIMES,
             kinds.COUNT("gpu_ops", ops_word(report), priority=3),
             kinds.NAME(
@@ -54,7 +54,7 @@ def steps_table(
     )
 
 
-def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
+def step_kinds_table(report: Report, most: int | None = None) -> Table[StepKindReport]:
     """One row for each kind and batch of steps, and one for the ops outside of all steps: the ops
     and their times add up to those of all devices."""
     rows = [*report.step_kinds[:most]]

@@ -327,10 +327,15 @@ class StepTracks:
 
 def step_tracks(analysis: Analysis, index: int) -> StepTracks:
     """The tracks of step `index`, which launched something."""
-    trace, steps = analysis.trace, analysis.steps
+    steps = analysis.steps
     start_ns = int(steps.span.start_ns[index])
     length_ns = int(max(steps.time_ns[index], steps.span.length_ns[index]))
-    device = int(steps.device[index])
+    return span_tracks(analysis, int(steps.device[index]), start_ns, length_ns)
+
+
+def span_tracks(analysis: Analysis, device: int, start_ns: int, length_ns: int) -> StepTracks:
+    """The tracks of any span of a device, as those of a step."""
+    trace = analysis.trace
     ops = _clipped(trace.ops.take(trace.ops.device == device), start_ns, length_ns)
     gaps = _clipped(analysis.idle_of((device,)), start_ns, length_ns)
     return StepTracks(

@@ -65,7 +65,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything an output shows, in its order. `answer`: the lines of a diff's below the title."""
+    """Everything an output shows, in its order. `answer`: the lines of a diff's below the title.
+    `last` is what a terminal shows once more below all others, where the prompt follows."""
 
     title: str
     weights_note: str
@@ -74,6 +75,7 @@ class Summary:
     findings: tuple[Finding, ...]
     answer: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    last: tuple[Section, ...] = ()
 
 
 def summary_of(compared: Comparison | Diff) -> Summary:
@@ -87,6 +89,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
     speeds = [pair.speed for pair in result.pairs if pair.speed is not None]
     reasons = dict.fromkeys(speed.reason for speed in speeds if speed.reason)
     accuracy = [*accuracy_notes(sides)[:1], *([STANDINGS_NOTE] if result.standings else [])]
+    ratios = Section("Ratios of tokens/s", speed_table(result.pairs), "; ".join(reasons))
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
@@ -97,12 +100,13 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
         sections=_with_rows(
+            ratios,
             Section("Tokens/s, unprofiled, and figures of a step", speeds_table(sides)),
-            Section("Ratios of tokens/s", speed_table(result.pairs), "; ".join(reasons)),
             Section("Accuracy of the logits", accuracy_table(sides), "; ".join(accuracy)),
             *_change_sections(result.pairs),
         ),
         findings=result.findings,
+        last=_with_rows(ratios),
     )
 
 
@@ -209,15 +213,21 @@ def _parts(summary: Summary, width: int) -> RenderResult:
     for failure in summary.failures:
         yield Text(f"  {failure}", style="red")
     for section in summary.sections:
-        yield ""
-        yield Text(section.title, style="bold")
-        yield from _fitting(section, width)
-        if section.note:
-            yield Text(section.note, style="dim")
+        yield from _section_parts(section, width)
     if summary.findings:
         yield ""
     for finding in summary.findings:
         yield Text(f"note: {finding.message}", style="yellow")
+    for section in summary.last:
+        yield from _section_parts(section, width)
+
+
+def _section_parts(section: Section, width: int) -> RenderResult:
+    yield ""
+    yield Text(section.title, style="bold")
+    yield from _fitting(section, width)
+    if section.note:
+        yield Text(section.note, style="dim")
 
 
 def _title(summary: Summary) -> Text:

@@ -9,19 +9,15 @@ Text is `plain_line`, and follows an apostrophe where a spreadsheet would read i
 
 import csv
 import io
-from collections.abc import Callable
-from typing import Any
 
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.gaps_table import stream_gaps_table
-from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.ranges_table import ranges_table
+from decodescope.analyzer.tables.report_tables import REPORT_TABLES
 from decodescope.analyzer.text.formatting import extent_text
 from decodescope.analyzer.text.plain import plain_line
 
 _Cell = str | int | float | tuple[int, int, int] | None
 
+_TABLES = {"kernel": "kernels", "range": "ranges", "gap": "stream_gaps"}
 # What begins a formula in Excel, LibreOffice or Google Sheets, also in its full-width form.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -30,12 +26,7 @@ def render_csv(report: Report, by: str = "kernel") -> str:
     """CSV with a header line; `by` is "kernel", "range" or "gap". Unknown figures are empty cells.
     Gaps have one row for each device, stream (that of the op that ends them) and class that
     occurred, host_wait one for each label: the totals of a device add up to its idle time."""
-    tables: dict[str, Callable[[Report], Table[Any]]] = {
-        "kernel": lambda report: kernels_table(report.kernels, attributed=report.overlapping),
-        "range": ranges_table,
-        "gap": stream_gaps_table,
-    }
-    table, capture = tables[by](report), report.capture
+    figures, capture = REPORT_TABLES[_TABLES[by]](report).figures(), report.capture
     devices = " ".join(str(device.device) for device in report.devices)
     origin: dict[str, str | int | None] = {}
     if by != "gap":
@@ -44,10 +35,9 @@ def render_csv(report: Report, by: str = "kernel") -> str:
         origin[name] = None if capture is None else getattr(capture, name)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*(column.key.replace(".", "_") for column in table.columns), *origin])
-    readers = [column.reader() for column in table.columns]
-    for row in table.rows:
-        writer.writerow(map(_cell, (*(read(row) for read in readers), *origin.values())))
+    writer.writerow([*figures, *origin])
+    for row in zip(*figures.values(), strict=True):
+        writer.writerow(map(_cell, (*row, *origin.values())))
     return text.getvalue()
 
 

@@ -13,6 +13,7 @@ from decodescope.analyzer.tables.communication_table import ranks_table
 from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.views.report_table import (
     SECTIONS,
+    BriefReport,
     Overview,
     Section,
     report_table,
@@ -21,7 +22,7 @@ from decodescope.analyzer.views.report_table import (
 from decodescope.analyzer.views.table_parts import Fitted, rich_table, section
 from decodescope.analyzer.views.waiting_sections import waiting_sections
 
-_OVERVIEW_ROWS, _MOST_ROWS = 8, 1_000
+_SUMMARY_ROWS, _OVERVIEW_ROWS, _MOST_ROWS = 4, 8, 1_000
 
 
 def ranks_sections(ranks: RanksReport | None = None) -> tuple[Section, ...]:
@@ -42,6 +43,16 @@ def ranks_report_table(ranks: RanksReport, show: Collection[str] = ()) -> Render
     if show:
         return shown_sections(merged, show, ranks_sections(ranks))
     return Overview(merged, partial(_ranks, ranks, _OVERVIEW_ROWS))
+
+
+def brief_report_table(report: Report | RanksReport) -> RenderableType:
+    """The first lines about a trace, or about several ranks and all of them on one clock."""
+    if isinstance(report, Report):
+        return BriefReport(report)
+    if report.merged is None:
+        return Fitted(partial(_ranks, report, _OVERVIEW_ROWS))
+    merged = replace(report.merged, communication=report.communication)
+    return BriefReport(merged, partial(_ranks, report, _SUMMARY_ROWS))
 
 
 def _not_merged(ranks: RanksReport, show: Collection[str], width: int) -> RenderResult:

@@ -39,6 +39,7 @@ from decodescope.analyzer.vocabulary.answer_words import REFUSED, answer_lines
 
 # Lines of the overview, and rows of a table in it; the kernels have the lines that are left.
 OVERVIEW_LINES = 60
+SUMMARY_LINES = 30
 _OVERVIEW_ROWS = {"kinds": 4, "steps": 5, "kernels": 30}
 _OVERVIEW_PARTS, _OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 8, 5, 10
 # Rows of a table that was asked for.
@@ -112,17 +113,13 @@ class Overview:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         report, width = self.report, max(options.max_width, MIN_WIDTH)
-        at_width = options.update(width=width)
-
-        def lines(parts: Sequence[RenderableType]) -> int:
-            return len(console.render_lines(Group(*parts), at_width, pad=False))
-
+        lines = _line_counter(console, options)
         shown = [
             *self.before(width),
             _title(report, width),
             *_answer(report, width, _OVERVIEW_PARTS),
+            *_health(report, width, _OVERVIEW_FINDINGS),
         ]
-        shown += _health(report, width, _OVERVIEW_FINDINGS)
         sections = [part for part in SECTIONS if part.rows(report) and part.name != "health"]
         room = OVERVIEW_LINES - lines([*shown, "", _more(sections)])
         whole = []
@@ -140,6 +137,38 @@ class Overview:
         yield from shown
         yield ""
         yield _more([part for part in sections if part not in whole])
+
+
+@dataclass(frozen=True, slots=True)
+class BriefReport:
+    """The lines of `before`, title and answer of a report, with as many parts as fit in
+    `SUMMARY_LINES`, and then as many of its findings."""
+
+    report: Report
+    before: Callable[[int], Iterable[RenderableType]] = lambda width: ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        report, width = self.report, max(options.max_width, MIN_WIDTH)
+        lines = _line_counter(console, options)
+        head = [*self.before(width), _title(report, width)]
+        for most in range(_OVERVIEW_PARTS, 0, -1):
+            shown = [*head, *_answer(report, width, most)]
+            if lines(shown) <= SUMMARY_LINES:
+                break
+        for most in range(_OVERVIEW_FINDINGS, 0, -1):
+            findings = list(_health(report, width, most))
+            if lines([*shown, *findings]) <= SUMMARY_LINES:
+                shown += findings
+                break
+        yield from shown
+
+
+def _line_counter(
+    console: Console, options: ConsoleOptions
+) -> Callable[[Sequence[RenderableType]], int]:
+    """Counts the lines that parts take on a console, at least `MIN_WIDTH` wide."""
+    at_width = options.update(width=max(options.max_width, MIN_WIDTH))
+    return lambda parts: len(console.render_lines(Group(*parts), at_width, pad=False))
 
 
 def _overview_rows(part: Section, report: Report) -> int:
@@ -254,24 +283,26 @@ def _title(report: Report, width: int) -> Text:
     text = Text(cut_middle(source.path, width), style="bold")
     text.append(f"\n{source.format} · {count(source.events)} events", style="not bold")
     if report.devices:
-        text.append(f"\ndevice: {_device_names(report)}", style="not bold")
+        text.append(f"\ndevice: {_device_names(report, width)}", style="not bold")
     if capture := report.capture:
-        text.append(f"\n{capture.model}", style="not bold")
+        text.append(f"\n{cut_middle(capture.model, width)}", style="not bold")
         if note := weights_note(capture.weights):
             text.append(f" ({note})", style="bold yellow")
         text.append(
-            f" · {capture.variant} · {capture.dtype} · batch {capture.batch} · "
+            f" · {cut_middle(capture.variant, width)} · {cut_middle(capture.dtype, width)} · "
+            f"batch {capture.batch} · "
             f"context {capture.context} · {capture.steps} steps from position {capture.position}",
             style="not bold",
         )
     return text
 
 
-def _device_names(report: Report) -> str:
+def _device_names(report: Report, width: int) -> str:
     """The name of each device; with many of one name, how many they are."""
     by_name: dict[str, list[str]] = {}
     for device in report.devices:
-        by_name.setdefault(device.name or "unnamed", []).append(words.device_words(device.device))
+        name = cut_middle(device.name or "unnamed", width)
+        by_name.setdefault(name, []).append(words.device_words(device.device))
     if report.on_cpu:
         return f"cpu · {next(iter(by_name))}"
     return ", ".join(

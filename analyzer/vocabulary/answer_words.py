@@ -7,12 +7,20 @@ from dataclasses import dataclass, replace
 from decodescope.analyzer.schema.answer import Answer, HostFrame
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.step_report import StepKindReport
-from decodescope.analyzer.text.formatting import count, counted, duration, rate, significant
+from decodescope.analyzer.text.formatting import (
+    count,
+    counted,
+    duration,
+    rate,
+    shorten,
+    significant,
+)
 from decodescope.analyzer.vocabulary.words import bound_words, counted_steps, step_words
 
 REFUSED = "model_not_used"
 MODEL_FINDINGS = (REFUSED, "model_guessed", "model_candidates")
 _MOST_KINDS, _MOST_FRAMES = 3, 2
+_FRAME_CELLS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,10 @@ def lines_of(
 
 
 def _host_words(host: Sequence[HostFrame]) -> str:
-    places = [f"{frame_words(row)} ({duration(row.ns)})" for row in host[:_MOST_FRAMES]]
+    places = [
+        f"{shorten(frame_words(row), _FRAME_CELLS)} ({duration(row.ns)})"
+        for row in host[:_MOST_FRAMES]
+    ]
     return f"the host was in {', '.join(places)}" if places else ""
 
 
@@ -78,7 +89,7 @@ def _reasons(answer: Answer) -> Iterator[str]:
 
 def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
     if not answer.whole_ns:
-        yield "no GPU ops"
+        yield "no timed GPU ops"
         return
     if answer.step_ns is None:
         yield "no steps"

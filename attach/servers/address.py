@@ -38,6 +38,11 @@ class Address:
         except ValueError:
             return False
 
+    @property
+    def is_readable_on_the_way(self) -> bool:
+        """Whether requests go to another machine unencrypted."""
+        return self.scheme == "http" and not self.is_local
+
 
 def parse_address(text: str) -> Address:
     """The address that `text` names: "http://host:8000", "host:8000", or ":8000" on this machine.

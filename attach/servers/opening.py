@@ -44,6 +44,9 @@ def open_servers(
         )
     folders: Sequence[Path | None] = trace_dirs or [None] * len(urls)
     clients = [ServerClient(parse_address(url), token) for url in urls]
+    readable = [one.address.url for one in clients if one.address.is_readable_on_the_way]
+    if token is not None and readable:
+        say(f"the token goes unencrypted to {', '.join(readable)}; use https, or a tunnel")
     doors, problems = list[ServerDoor](), list[DecodescopeError]()
     answers = [in_daemon_thread(partial(recognise, client)) for client in clients]
     until_s = time.monotonic() + _ANSWERS_S

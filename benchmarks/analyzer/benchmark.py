@@ -5,6 +5,7 @@ process, so that ratios come from the same minute on the same machine.
 """
 
 import gzip
+import os
 import subprocess
 import sys
 import time
@@ -80,6 +81,17 @@ class RanksBenchmark(Struct, frozen=True):
     target_peak_rss_bytes: int | None
 
 
+class CacheBenchmark(Struct, frozen=True):
+    """The same file with a cache. `first_command_ns` is the command that reads the file and keeps
+    its columns (`kept_bytes`); the others are of later processes, which read the columns."""
+
+    first_command_ns: Spread
+    command_ns: Spread
+    read_ns: Spread
+    peak_rss_bytes: Spread
+    kept_bytes: int
+
+
 class AnalyzerBenchmark(Struct, frozen=True):
     """`analyzer --json`. Times in ns. `command_ns` is the whole process `analyze FILE --json`
     from start to end, and `peak_rss_bytes` its memory; the stages come from another process."""
@@ -100,6 +112,7 @@ class AnalyzerBenchmark(Struct, frozen=True):
     peer: PeerBenchmark | None
     environment: Environment
     ranks: RanksBenchmark | None = None
+    cache: CacheBenchmark | None = None
 
 
 def run_analyzer_benchmark(
@@ -108,12 +121,13 @@ def run_analyzer_benchmark(
     events: int = EVENTS,
     peer_python: Path | None = None,
     ranks: int | None = None,
+    cache: bool = False,
 ) -> AnalyzerBenchmark:
     """Make the trace from the last window of the recording `source`; measure `repeats` passes.
 
     `peer_python` is a Python that has HolisticTraceAnalysis; without one, no peer is measured. With
     `ranks`, so many files of a rank each, of `RANK_EVENTS` events or `events` if these are fewer,
-    are measured too.
+    are measured too; with `cache`, also commands that keep the columns, and then read those.
 
     Raises:
         InputError: `peer_python` is not a program or lacks the package.
@@ -124,6 +138,7 @@ def run_analyzer_benchmark(
     commands: list[_Figures] = []
     peers: list[_Figures] = []
     of_ranks: RanksBenchmark | None = None
+    of_cache: CacheBenchmark | None = None
     with WorkFolder() as folder:
         path = Path(folder) / "trace.json"
         packed = read_recording(source).last_packed_trace()
@@ -134,6 +149,8 @@ def run_analyzer_benchmark(
                 peers.append(_measure_peer(peer_python, path))
             ours.append(_measure([*_CHILD, "stages", str(path)]))
             commands.append(_measure([*_CHILD, "command", str(path)]))
+        if cache:
+            of_cache = _measure_cache(path, repeats)
         if ranks is not None:
             path.unlink()
             of_ranks = _measure_ranks(packed, ranks, min(events, RANK_EVENTS), repeats, path.parent)
@@ -152,6 +169,24 @@ def run_analyzer_benchmark(
         peer=_peer_benchmark(peers, ours, commands) if peers else None,
         environment={**environment(), **versions, "source": source.name},
         ranks=of_ranks,
+        cache=of_cache,
+    )
+
+
+def _measure_cache(path: Path, repeats: int) -> CacheBenchmark:
+    """As `CacheBenchmark`; the file must have been written more than two seconds ago."""
+    firsts, commands, stages = list[_Figures](), list[_Figures](), list[_Figures]()
+    for _ in range(repeats):
+        with WorkFolder() as folder:
+            firsts.append(_measure([*_CHILD, "command", str(path)], folder))
+            commands.append(_measure([*_CHILD, "command", str(path)], folder))
+            stages.append(_measure([*_CHILD, "stages", str(path)], folder))
+            kept_bytes = sum(file.stat().st_size for file in Path(folder).rglob("*.columns"))
+    return CacheBenchmark(
+        first_command_ns=_spread([run["command_ns"] for run in firsts]),
+        **_spreads(commands, "command_ns", "peak_rss_bytes"),
+        **_spreads(stages, "read_ns"),
+        kept_bytes=kept_bytes,
     )
 
 
@@ -184,11 +219,15 @@ def _peer_benchmark(
     )
 
 
-def _measure(command: list[str]) -> _Figures:
-    """What the process reports about itself, and the time from its start to its end."""
+def _measure(command: list[str], cache_home: Path | str = os.devnull) -> _Figures:
+    """What the process reports about itself, and the time from its start to its end. In the device
+    `os.devnull`, nothing can be kept, so that it reads its file."""
     began = time.perf_counter_ns()
+    environ = os.environ | {"XDG_CACHE_HOME": str(cache_home)}
     try:
-        with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with running(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             printed, errors = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise DecodescopeError(f"the measured process takes over {_TIMEOUT_S} s") from error

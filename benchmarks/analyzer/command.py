@@ -26,6 +26,9 @@ from decodescope.cli.options import FILE, json_option, number_option, output_opt
     help="Also measure the files of so many ranks of one run, of 200,000 events each.",
 )
 @click.option(
+    "--cache", is_flag=True, help="Also measure commands that keep the columns, and read those."
+)
+@click.option(
     "--peer",
     metavar="PYTHON",
     type=FILE,
@@ -37,6 +40,7 @@ def command(
     repeats: int,
     events: int,
     ranks: int | None,
+    cache: bool,
     peer: Path | None,
 ) -> None:
     """Time and memory to read and analyse a large trace (230,000 events are 62 MB)."""
@@ -46,5 +50,5 @@ def command(
 
     most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
     check_writable(output, "-o", [most_events, peer])
-    result = run_analyzer_benchmark(most_events, repeats, events, peer, ranks)
+    result = run_analyzer_benchmark(most_events, repeats, events, peer, ranks, cache)
     report_result(output, result, benchmark_table, as_json)

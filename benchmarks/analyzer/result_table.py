@@ -30,6 +30,12 @@ def benchmark_table(result: AnalyzerBenchmark) -> RenderableType:
     limit = result.target_peak_rss_bytes
     goal = f"at most {limit / 1e6:.0f} MB" if limit else ""
     _add_row(table, "  its memory", result.peak_rss_bytes, _megabytes, goal)
+    if (cache := result.cache) is not None:
+        table.add_row(f"with a cache, of {_megabytes(cache.kept_bytes)}")
+        _add_row(table, "  analyze --json, first", cache.first_command_ns, _seconds)
+        _add_row(table, "  analyze --json, later", cache.command_ns, _seconds)
+        _add_row(table, "  read, later", cache.read_ns, _seconds)
+        _add_row(table, "  its memory", cache.peak_rss_bytes, _megabytes)
     if (ranks := result.ranks) is not None:
         table.add_row(f"{ranks.ranks} ranks of {ranks.events:,} events each")
         target = ranks.target_command_ns

@@ -56,7 +56,8 @@ def random_inputs(parts: FusedModel, batch: int, length: int) -> BlockInputs:
     """Normal numbers in the model's dtype, on its device."""
     like = parts.final_norm.weight
     generator = torch.Generator(like.device).manual_seed(_INPUT_SEED + length)
-    rows = (batch, parts.kv_heads, length, parts.head_dim)
+    first = parts.layers[0]
+    rows = (batch, first.kv_heads, length, first.head_dim)
     x, keys, values = (
         torch.empty(shape, dtype=like.dtype, device=like.device).normal_(generator=generator)
         for shape in ((batch, parts.hidden), rows, rows)

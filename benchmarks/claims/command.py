@@ -8,7 +8,7 @@ from benchmarks.harness.records import report_result
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import json_option, output_option
-from decodescope.cli.output import library_output_to_stderr, progress, say
+from decodescope.cli.output import library_output_to_stderr, progress
 
 
 @click.command("claims")
@@ -47,7 +47,7 @@ def command(
     from benchmarks.claims.bench import run_claims
     from benchmarks.claims.table import claims_table
 
-    with progress(say) as show, library_output_to_stderr():
+    with progress() as show, library_output_to_stderr():
         result = run_claims(claims, gpt_fast, show)
     report_result(output, result, claims_table, as_json)
     if result.errors:

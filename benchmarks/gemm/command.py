@@ -8,7 +8,7 @@ from benchmarks.harness.records import report_result
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import json_option, number_option, output_option
-from decodescope.cli.output import library_output_to_stderr, progress, say
+from decodescope.cli.output import library_output_to_stderr, progress
 
 # Below 16 a tile of the tensor cores would be mostly padding.
 _SIZE = click.IntRange(16, 262_144)
@@ -44,7 +44,7 @@ def command(
     from benchmarks.gemm.gemm_bench import TOKENS, run_gemm_bench
     from benchmarks.gemm.result_table import gemm_table
 
-    with progress(say) as show, library_output_to_stderr():
+    with progress() as show, library_output_to_stderr():
         result = run_gemm_bench(rows, columns, sorted(set(tokens)) or TOKENS, show)
     report_result(output, result, gemm_table, as_json)
     if result.errors:

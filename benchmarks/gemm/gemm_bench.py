@@ -27,9 +27,9 @@ from benchmarks.harness.cold_graphs import cold_timer, copies_needed, launches_p
 from benchmarks.harness.turns import Check, Contestant, Outcome, Timer, take_turns
 from benchmarks.kernels.kernel_bench import launch_times
 from benchmarks.kernels.report import SCHEMA_VERSION
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors

@@ -97,7 +97,7 @@ def _unfused(
 def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[KernelOperation]:
     """Our kernels' operations in a step of one layer after `context` tokens, on meta tensors."""
     parts, batch = operands.parts, operands.batch
-    angles = torch.empty(context + 1, parts.head_dim // 2, device="meta")
+    angles = torch.empty(context + 1, parts.layers[0].head_dim // 2, device="meta")
     one_layer = _one_layer(parts)
     workload = DecodeWorkload(batch, context, 1)
     plan = step_plan(spec, one_layer, {"": RopeTable(angles, angles)}, workload, operands.tiles)

@@ -8,7 +8,7 @@ from statistics import median
 from benchmarks.counters.counter_check import SLOWER
 from benchmarks.report.comparisons import dash, with_interval
 from benchmarks.report.records import Record
-from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, significant
+from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, percent, significant
 
 GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
 # What `scaling` varies, and the list of its record.
@@ -96,6 +96,39 @@ def growth_rows(record: Record) -> list[list[str]]:
         [_FORMATS[name], *(_two_digits(kl * 1e3) for kl in found[name]["steps"]["growth"]["kl"])]
         for name in _GROWING
     ]
+
+
+def noise_percents(record: Record) -> list[float]:
+    """The noise of simulated gates, in order."""
+    return list(dict.fromkeys(one["noise_percent"] for one in record["simulated"]))
+
+
+def noise_shapes(record: Record) -> list[str]:
+    """The shapes of the noise of simulated gates with the first sizes of sides."""
+    first = record["simulated"][0]["traces"]
+    shapes = (one["shape"] for one in record["simulated"] if one["traces"] == first)
+    return list(dict.fromkeys(shapes))
+
+
+def most_false_alarms(record: Record) -> float:
+    """The largest share of false alarms of these shapes."""
+    first = record["simulated"][0]["traces"]
+    alarms: list[float] = [
+        one["false_alarms"] for one in record["simulated"] if one["traces"] == first
+    ]
+    return max(alarms)
+
+
+def found_rows(record: Record) -> list[list[str]]:
+    """In per cent by noise, how often a slower side was found in the first shape of noise: a row
+    for each size of sides."""
+    shape = record["simulated"][0]["shape"]
+    rows: dict[str, list[str]] = {}
+    for one in record["simulated"]:
+        if one["shape"] == shape:
+            traces = "{}, {}".format(*one["traces"])
+            rows.setdefault(traces, []).append(percent(one["found"]))
+    return [[traces, *cells] for traces, cells in rows.items()]
 
 
 def cold_kernels(record: Record) -> list[Record]:

@@ -84,8 +84,7 @@ def attention_cost(
 
 def row_bytes(plan: StepPlan) -> int:
     """Bytes of K and V of one position in one layer, all sequences."""
-    batch = plan.buffers.x.shape[0]
-    return 2 * batch * plan.parts.kv_heads * plan.parts.head_dim * plan.cache.k.element_size()
+    return sum(one[:, :, 0].nbytes for one in plan.cache.layer(0))
 
 
 def step_ways(plan: StepPlan, position: int, clock: DeviceClock) -> dict[str, Call]:
@@ -143,7 +142,7 @@ def measured(model: str, context: int, batch: int, peak: ReadPeak) -> dict[str, 
     workload = DecodeWorkload(batch=batch, context=context, dtype=DTYPE)
     loaded = load_model(resolve_model(model), "cuda", DTYPE, workload=workload)
     plan = build_fused(VariantSpec("fused"), loaded, workload, "cuda").plan
-    for cache in (plan.cache.k, plan.cache.v):
+    for cache in (*plan.cache.k, *plan.cache.v):
         cache.normal_()
     position, clock, layers = context - 1, DeviceClock(), len(plan.parts.layers)
     times = time_ways(step_ways(plan, position, clock), clock)

@@ -139,6 +139,7 @@ def store_normed_head(
     written,
     cached,
     inverse,
+    rotates,
     eps,
     STORED: tl.constexpr,
     D: tl.constexpr,
@@ -146,16 +147,17 @@ def store_normed_head(
     HALF_BLOCK: tl.constexpr,
 ):
     """Norm, rotate and store one whole head from its raw sums, float32 [D]: its first `written`
-    pairs. The rest is as in `store_head`."""
+    pairs. One that does not rotate (V) has no weight. The rest is as in `store_head`."""
     pairs = tl.arange(0, HALF_BLOCK)
     mask = pairs < D // 2
     low, high = load_pairs(raw_ptr, pairs, mask, D, DISTANCE)
     rstd = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)
     low_weight, high_weight = load_pairs(weight_ptr, pairs, mask, D, DISTANCE)
-    low *= rstd * low_weight
-    high *= rstd * high_weight
-    cos = tl.load(cos_ptr + pairs, mask=mask, other=0.0)
-    sin = tl.load(sin_ptr + pairs, mask=mask, other=0.0)
+    low *= rstd * tl.where(rotates, low_weight, 1.0)
+    high *= rstd * tl.where(rotates, high_weight, 1.0)
+    turned = pairs < tl.where(rotates, D // 2, 0)
+    cos = tl.load(cos_ptr + pairs, mask=turned, other=1.0)
+    sin = tl.load(sin_ptr + pairs, mask=turned, other=0.0)
     low, high = rotated(low, high, cos, sin)
     store_head(row_ptr, pairs, low, high, pairs < written, cached, inverse, STORED, D, DISTANCE)
 
@@ -215,6 +217,7 @@ def store_normed_heads(
     tokens_written,
     cached,
     inverse,
+    rotates,
     eps,
     STORED: tl.constexpr,
     BATCH: tl.constexpr,
@@ -227,15 +230,16 @@ def store_normed_heads(
     token = tl.arange(0, rows.shape[0])[None, :]
     pairs = tl.arange(0, HALF_BLOCK)
     inside = pairs < D // 2
-    cos = tl.load(cos_ptr + pairs, mask=inside, other=0.0)
-    sin = tl.load(sin_ptr + pairs, mask=inside, other=0.0)
+    turned = pairs < tl.where(rotates, D // 2, 0)
+    cos = tl.load(cos_ptr + pairs, mask=turned, other=1.0)
+    sin = tl.load(sin_ptr + pairs, mask=turned, other=0.0)
     low_weight, high_weight = load_pairs(weight_ptr, pairs, inside, D, DISTANCE)
     mask = inside[:, None] & (token < BATCH)
     low, high = load_pairs(raw_ptr + token * D, pairs[:, None], mask, D, DISTANCE)
     square_sum = tl.sum(low * low + high * high, axis=0)
     rstd = tl.rsqrt(square_sum / D + eps)[None, :]
-    low *= rstd * low_weight[:, None]
-    high *= rstd * high_weight[:, None]
+    low *= rstd * tl.where(rotates, low_weight, 1.0)[:, None]
+    high *= rstd * tl.where(rotates, high_weight, 1.0)[:, None]
     low, high = rotated(low, high, cos[:, None], sin[:, None])
     written = inside[:, None] & (token < tokens_written)
     store_head(

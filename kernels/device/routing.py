@@ -86,16 +86,18 @@ def slots_of_expert(
     EXPERTS: tl.constexpr,
 ):
     """The slot that each token has the expert in, int32 [TOKENS]: the experts that come before it,
-    so that it is chosen if they are fewer than the token's slots. EXPERTS for the padding."""
+    so that it is chosen if they are fewer than the token's slots. EXPERTS for the padding. As
+    `router_keys`, it may be called before the program waits for the previous kernel."""
     token = tl.arange(0, TOKENS)
     rows = logits_ptr + tl.minimum(token, BATCH - 1) * EXPERTS
-    own = _keys(tl.load(rows + expert), correction_ptr, expert, expert < EXPERTS)
+    own = tl.load(rows + expert, cache_modifier=".cg")
+    own = _keys(own, correction_ptr, expert, expert < EXPERTS)
     CHUNK: tl.constexpr = min(triton.next_power_of_2(EXPERTS), _COMPARED // TOKENS)
     slots = tl.zeros((TOKENS,), tl.int32)
     for start in tl.static_range(0, EXPERTS, CHUNK):
         other = (start + tl.arange(0, CHUNK))[None, :]
         inside = other < EXPERTS
-        logits = tl.load(rows[:, None] + other, mask=inside, other=0.0)
+        logits = tl.load(rows[:, None] + other, mask=inside, other=0.0, cache_modifier=".cg")
         before = inside & (_keys(logits, correction_ptr, other, inside) > own[:, None])
         slots += tl.sum(before.to(tl.int32), axis=1)
     return tl.where(token < BATCH, slots, EXPERTS)

@@ -122,11 +122,13 @@ class Norm:
 @dataclass(frozen=True, slots=True)
 class QkNorm:
     """RMSNorm over each head of Q and of K, before the rotation: weights [head_dim]. Or over all
-    heads of Q and over all of K: weights [heads * head_dim] and [kv_heads * head_dim]."""
+    heads of Q and over all of K: weights [heads * head_dim] and [kv_heads * head_dim]. With
+    `norms_v` each head of V has one too, without a weight."""
 
     q_weight: torch.Tensor
     k_weight: torch.Tensor
     eps: float
+    norms_v: bool = False
 
 
 def largest_value(dtype: torch.dtype) -> float:

@@ -242,7 +242,7 @@ class DecodeAttention(KernelOperation):
     to float16 (q beyond its range is its largest value), the sums stay float32. `check_output` says
     which other dtype out may have.
     heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
-    to 256, batch 1 to 64. `position` int32 [1] on the device: earlier steps wrote the rows before
+    to 512, batch 1 to 64. `position` int32 [1] on the device: earlier steps wrote the rows before
     it, the previous kernel writes its own row, later rows are not read. At a position outside the
     cache nothing is written.
 
@@ -341,8 +341,8 @@ class DecodeAttention(KernelOperation):
             )
         if kv_heads < 1 or heads % kv_heads or heads < 1:
             raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
-        if head_dim % 2 or not 32 <= head_dim <= 256:
-            raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
+        if head_dim % 2 or not 32 <= head_dim <= 512:
+            raise ValueError(f"head_dim {head_dim}: must be even, 32 to 512")
         check_floats("q", q, (batch, heads, head_dim), q.device)
         check_output("out", self.out, (batch, heads, head_dim), q)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)

@@ -58,18 +58,23 @@ def _experts_combine_kernel(
     token = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = column < N
+    # Not written by the previous kernel, which starts this one only when they are complete.
+    weights, keys = router_keys(logits_ptr, correction_ptr, token, EXPERTS)
+    shares = ()
+    used = tl.full((), 0.0, tl.float32)
+    for _ in tl.static_range(CHOSEN):
+        _, share, keys = next_expert(weights, keys)
+        # Triton unpacks no tuples.
+        shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005
+        used += share
     wait_for_previous(PDL)
     places = residual_ptr + token * N + column
     if ADDS:
         residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
-    weights, keys = router_keys(logits_ptr, correction_ptr, token, EXPERTS)
-    used = tl.full((), 0.0, tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     for slot in tl.static_range(CHOSEN):
-        _, share, keys = next_expert(weights, keys)
         x = tl.load(x_ptr + (token * CHOSEN + slot) * N + column, mask=mask, other=0.0)
-        total += share * x
-        used += share
+        total += shares[slot] * x
     if not NORMALIZED:
         used = tl.sum(weights, axis=0)
     total = FACTOR * total / used
@@ -85,7 +90,8 @@ class ExpertsCombine(ResidualOperation):
     is neither read nor kept.
 
     x float32 [batch, chosen, hidden], logits [batch, experts], residual [batch, hidden],
-    contiguous.
+    contiguous. Launched with overlap, it must come after `ExpertsGateUp` and `ExpertsDownProducts`
+    on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.

@@ -46,14 +46,18 @@ def _experts_down_products_kernel(
 ):
     allow_next(PDL)
     expert = tl.program_id(1)
-    wait_for_previous(PDL)
+    PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
+    packed_ptr = w_ptr
+    first = expert.to(tl.int64) * N
+    w_ptr, inside, rows = program_rows(w_ptr + first * K, tl.program_id(0), N, K, ROWS)
+    # Not written by the previous kernel, which starts this one only when they are complete.
     slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
-    if tl.max(used.to(tl.int32), axis=0) > 0:
-        first = expert.to(tl.int64) * N
-        PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
-        packed_ptr = w_ptr
-        w_ptr, inside, rows = program_rows(w_ptr + first * K, tl.program_id(0), N, K, ROWS)
+    is_used = tl.max(used.to(tl.int32), axis=0) > 0
+    if is_used and not PACKED:
+        batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    wait_for_previous(PDL)
+    if is_used:
         mask = (rows < N)[:, None]
         scale, bias = scale_and_bias(
             None if PACKED else scale_ptr, bias_ptr, (first + rows)[:, None], mask
@@ -81,7 +85,8 @@ class ExpertsDownProducts(KernelOperation):
     `logits`.
 
     x [batch, chosen, intermediate], logits [batch, experts], out float32 [batch, chosen, hidden],
-    contiguous; batch 2..64.
+    contiguous; batch 2..64. Launched with overlap, it must come after `ExpertsGateUp` on the same
+    logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split or below

@@ -197,9 +197,10 @@ def _experts_gate_up_batched_kernel(
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    allow_next(PDL)
     expert = tl.program_id(1)
     wait_for_previous(PDL)
+    # The next kernels, down and combine, may read the router's logits as soon as they start.
+    allow_next(PDL)
     slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     if tl.max(used.to(tl.int32), axis=0) > 0:

@@ -9,6 +9,7 @@ pairs: its tile's rows alternate between the two. With QK-norm a head's
 statistic needs all its rows, but a program per head would leave most multiprocessors idle: programs
 write their raw rows to the workspace, and the last of a head normalises, rotates and stores it. If
 one norm covers all heads of Q, and one all of K, the last of Q and the last of K do that (batch 1).
+Where V is K before its norm and rotation, its programs read K's rows again, from the L2 cache.
 
 Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 and OLMo 2 (transformers,
 modeling_qwen3.py and modeling_olmo2.py).
@@ -63,15 +64,23 @@ def norm_qkv_rope_reference(
     qk_norm: QkNorm | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64."""
-    every = linear_reference(x, qkv, norm).view(x.shape[0], heads + 2 * kv_heads, -1)
-    q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
+    every = linear_reference(x, qkv, norm).view(x.shape[0], -1, rope.head_dim)
+    q, k, v = every[:, :heads], every[:, heads : heads + kv_heads], every[:, -kv_heads:]
     if qk_norm is not None:
-        q, k = (
-            rms_norm_reference(one.reshape(len(x), -1, len(weight)), Norm(weight, qk_norm.eps))
-            for one, weight in ((q, qk_norm.q_weight), (k, qk_norm.k_weight))
+        ones = torch.ones(rope.head_dim, device=x.device)
+        weights = qk_norm.q_weight, qk_norm.k_weight, ones if qk_norm.norms_v else None
+        q, k, v = (
+            one if weight is None else _normed_heads(one, Norm(weight, qk_norm.eps))
+            for one, weight in zip((q, k, v), weights, strict=True)
         )
-        q, k = q.view(len(x), heads, -1), k.view(len(x), kv_heads, -1)
     return rotated_reference(q, rope, position), rotated_reference(k, rope, position), v
+
+
+def _normed_heads(rows: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """Each head of rows [batch, heads, D] normed, or all together, as the weight is long."""
+    size = len(norm.weight)
+    together = rows.reshape(len(rows), rows[0].numel() // size, size)
+    return rms_norm_reference(together, norm).view(rows.shape)
 
 
 @triton.jit
@@ -100,6 +109,8 @@ def _norm_qkv_rope_kernel(
     table_rows,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
+    MATRIX_HEADS: tl.constexpr,
+    NORMED_HEADS: tl.constexpr,
     D: tl.constexpr,
     DISTANCE: tl.constexpr,
     K: tl.constexpr,
@@ -124,10 +135,12 @@ def _norm_qkv_rope_kernel(
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
-    w_ptr += head.to(tl.int64) * (D * K)
+    # Beyond the matrix, V is K.
+    matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
+    w_ptr += matrix_head.to(tl.int64) * (D * K)
     w_ptr, inside, rows = program_partners(w_ptr, first, D, K, ROWS, DISTANCE)
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
-    scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, matrix_head * D + rows, None)
     wait_for_previous(PDL)
     sums = vector_product.vector_products(
         blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
@@ -138,7 +151,7 @@ def _norm_qkv_rope_kernel(
     target = head_rows(q_ptr, k_ptr, v_ptr, head, 0, position, HEADS, KV_HEADS, capacity, D)
     # Only q is written regardless of the position.
     written = tl.where((head < HEADS) | fits, D // 2, 0)
-    if q_norm_ptr is not None and rotates:
+    if q_norm_ptr is not None and head < NORMED_HEADS:
         raw_ptr += head * D
         store_pairs(raw_ptr, pairs, low, high, pairs < D // 2, D, DISTANCE)
         # One thread counts for all: their stores must be done.
@@ -182,6 +195,7 @@ def _norm_qkv_rope_kernel(
                     written,
                     head >= HEADS,
                     inverse,
+                    rotates,
                     qk_eps,
                     STORED,
                     D,
@@ -226,6 +240,8 @@ def _norm_qkv_rope_batched_kernel(
     TOKENS: tl.constexpr,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
+    MATRIX_HEADS: tl.constexpr,
+    NORMED_HEADS: tl.constexpr,
     D: tl.constexpr,
     DISTANCE: tl.constexpr,
     K: tl.constexpr,
@@ -240,9 +256,12 @@ def _norm_qkv_rope_batched_kernel(
     CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
-    w_ptr += head.to(tl.int64) * (D * K)
+    # Beyond the matrix, V is K.
+    matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
+    w_ptr += matrix_head.to(tl.int64) * (D * K)
     w_ptr, inside, rows = program_partners(w_ptr, first, D, K, ROWS, DISTANCE)
-    scale, bias = scale_and_bias(scale_ptr, bias_ptr, (head * D + rows)[:, None], None)
+    rows += matrix_head * D
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
@@ -265,7 +284,7 @@ def _norm_qkv_rope_batched_kernel(
     # Only q is written regardless of the position.
     tokens_written = tl.where((head < HEADS) | fits, BATCH, 0)
     present = (pairs < D // 2)[:, None]
-    if q_norm_ptr is not None and rotates:
+    if q_norm_ptr is not None and head < NORMED_HEADS:
         raw_ptr += head * (BATCH * D)
         mask = present & (token < BATCH)
         store_pairs(raw_ptr + token * D, pairs[:, None], low, high, mask, D, DISTANCE)
@@ -282,6 +301,7 @@ def _norm_qkv_rope_batched_kernel(
                 tokens_written,
                 head >= HEADS,
                 inverse,
+                rotates,
                 qk_eps,
                 STORED,
                 BATCH,
@@ -308,10 +328,10 @@ class NormQkvRope(NormedProduct):
     of one dtype (q of one that `check_output` allows; x may also be E4M3 with `x_scale` and FP8
     weights, `Product`), or the caches of float8 (kv_cache.py: divided by `scales`, rounded,
     saturating); `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
-    position int32 [1] on the device. `tile.rows` counts both rows of a pair. At a
-    position outside the cache only q is written, rotated as at the nearest position of the table.
-    QK-norm needs a float of workspace for each row of Q and K and each token, and a counter for
-    each of their heads.
+    without those of V, V is Wk n, and without those of K too, only q is written. position int32 [1]
+    on the device. `tile.rows` counts both rows of a pair. At a position outside the cache only q is
+    written, rotated as at the nearest position of the table. QK-norm needs a float of workspace for
+    each row that it norms and each token, and a counter for each of their heads.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
@@ -338,7 +358,10 @@ class NormQkvRope(NormedProduct):
         batch = self._check()
         heads, head_dim = int(self.q.shape[1]), int(self.q.shape[2])
         kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
-        normed_heads = heads + kv_heads if qk_norm else 0
+        all_heads = heads + 2 * kv_heads if self._writes_rows else heads
+        normed_heads = min(heads + kv_heads, all_heads) if qk_norm else 0
+        if qk_norm is not None and qk_norm.norms_v:
+            normed_heads = all_heads
         workspace.check(normed_heads * head_dim * batch, normed_heads, self.x.device)
         norms = (None, None) if qk_norm is None else (qk_norm.q_weight, qk_norm.k_weight)
         qk_eps = 0.0 if qk_norm is None else qk_norm.eps
@@ -350,13 +373,15 @@ class NormQkvRope(NormedProduct):
         outputs = self.q, self.k_cache, self.v_cache, *(self.scales or (None, None))
         return self.launched(
             (_norm_qkv_rope_kernel, _norm_qkv_rope_batched_kernel),
-            (heads + 2 * kv_heads) * triton.cdiv(head_dim // 2, self.tile.rows // 2),
+            all_heads * triton.cdiv(head_dim // 2, self.tile.rows // 2),
             self.qkv,
             (*rotation, *norms, *outputs, workspace.partials, workspace.counters),
             (qk_eps, capacity, rope.positions),
             pdl,
             HEADS=heads,
             KV_HEADS=kv_heads,
+            MATRIX_HEADS=self.qkv.rows // head_dim,
+            NORMED_HEADS=normed_heads,
             D=head_dim,
             DISTANCE=rope.distance,
             **blocks,
@@ -374,7 +399,7 @@ class NormQkvRope(NormedProduct):
             )
         heads, head_dim = int(q.shape[1]), int(q.shape[2])
         kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
-        if qkv.rows != (heads + 2 * kv_heads) * head_dim:
+        if qkv.rows not in [(heads + count * kv_heads) * head_dim for count in (0, 1, 2)]:
             raise ValueError(
                 f"qkv of {qkv.rows} rows: {heads} heads of q and {kv_heads} each of k and v of "
                 f"{head_dim} rows need {(heads + 2 * kv_heads) * head_dim}"
@@ -407,12 +432,18 @@ class NormQkvRope(NormedProduct):
         """Whether one norm covers all heads of Q, and one all of K."""
         return self.qk_norm is not None and self.qk_norm.q_weight.numel() != self.q.shape[2]
 
+    @property
+    def _writes_rows(self) -> bool:
+        """Whether the matrix has rows of K."""
+        return self.qkv.rows > self.q.shape[1] * self.q.shape[2]
+
     def inputs(self, position: int) -> Tensors:
         matrix = *parameters(self.norm), *parameters(self.qkv)
         return self.x, *self.scales_of_x, *matrix, *(self.scales or ())
 
     def outputs(self, position: int) -> Tensors:
-        return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
+        rows = self.k_cache[:, :, position], self.v_cache[:, :, position]
+        return self.q, *(rows if self._writes_rows else ())
 
     def reference(self, position: int) -> Tensors:
         q, *rows = norm_qkv_rope_reference(
@@ -422,8 +453,10 @@ class NormQkvRope(NormedProduct):
             self.rope,
             position,
             self.q.shape[1],
-            self.k_cache.shape[1],
+            self.k_cache.shape[1] if self._writes_rows else 0,
             self.qk_norm,
         )
+        if not self._writes_rows:
+            return (q,)
         written = zip(rows, self.scales or (None, None), strict=True)
         return q, *(codes(row, self.k_cache.dtype, scale) for row, scale in written)

@@ -1,5 +1,6 @@
 """residual += x, out = RMSNorm(residual): one launch instead of two. Or only the norm of the sum,
-or only the sum. With norms after the parts of a layer, x is normed before it is added.
+or only the sum. With norms after the parts of a layer, x is normed before it is added. The sum may
+be multiplied by a factor.
 
 Bytes moved: x read, the residual read and written, out written, the weight: rows * features * 4 *
 itemsize + the weight's bytes; 3 * itemsize where the sum is not written. Two launches would read
@@ -27,12 +28,17 @@ from decodescope.kernels.ops.rms_norm import (
 
 
 def rms_norm_residual_reference(
-    x: torch.Tensor, residual: torch.Tensor, norm: Norm | None, added_norm: Norm | None = None
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    norm: Norm | None,
+    added_norm: Norm | None = None,
+    factor: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The new residual (rounded to its dtype) and the norm of it in float64 (without a norm the
     residual itself). x [rows, features]."""
     added = x.double() if added_norm is None else rms_norm_reference(x, added_norm)
-    total = (residual.double() + added).to(residual.dtype)
+    total = residual.double() + added
+    total = (total if factor is None else total * factor.double()).to(residual.dtype)
     return total, total if norm is None else rms_norm_reference(total, norm)
 
 
@@ -43,6 +49,7 @@ def _rms_norm_residual_kernel(
     added_weight_ptr,
     weight_ptr,
     out_ptr,
+    factor_ptr,
     features,
     added_eps,
     eps,
@@ -59,12 +66,17 @@ def _rms_norm_residual_kernel(
         added_weight = tl.load(added_weight_ptr + column, mask=mask, other=0.0).to(tl.float32)
     if out_ptr is not None:
         weight = tl.load(weight_ptr + column, mask=mask, other=0.0).to(tl.float32)
+    if factor_ptr is not None:
+        factor = tl.load(factor_ptr).to(tl.float32)
     wait_for_previous(PDL)
     x = tl.load(x_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
     residual = tl.load(residual_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
     if added_weight_ptr is not None:
         x = normed(x, added_weight, mask, features, added_eps, False)
-    total = (residual + x).to(residual_ptr.dtype.element_ty)
+    total = residual + x
+    if factor_ptr is not None:
+        total *= factor
+    total = total.to(residual_ptr.dtype.element_ty)
     if KEPT:
         tl.store(residual_ptr + start + column, total, mask=mask)
     if out_ptr is not None:
@@ -76,7 +88,8 @@ def _rms_norm_residual_kernel(
 @dataclass(frozen=True, slots=True)
 class RmsNormResidual(KernelOperation):
     """residual += x in place, rounded to its dtype; then out = RMSNorm(residual) as in `RmsNorm`,
-    unless both `norm` and `out` are None. With `added_norm`, RMSNorm(x) in float32 is added.
+    unless both `norm` and `out` are None. With `added_norm`, RMSNorm(x) in float32 is added. The
+    residual is the sum times `factor` [1] if there is one.
 
     x, residual, out [rows, features], contiguous; x and residual of one dtype, out of one that
     `check_output` allows. out may be x, never the residual.
@@ -91,6 +104,7 @@ class RmsNormResidual(KernelOperation):
     norm: Norm | None
     out: torch.Tensor | None  # type: ignore[assignment]
     added_norm: Norm | None = None
+    factor: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, residual, norm, out = self.x, self.residual, self.norm, self.out
@@ -107,6 +121,8 @@ class RmsNormResidual(KernelOperation):
                 raise ValueError("out is the residual: both results need a tensor of their own")
         check_norm_weight(norm, features, x.device)
         check_norm_weight(self.added_norm, features, x.device)
+        if self.factor is not None:
+            check_floats("factor", self.factor, (1,), x.device)
         added_weight, added_eps = norm_arguments(self.added_norm)
         block = triton.next_power_of_2(features)
         return launch(
@@ -117,6 +133,7 @@ class RmsNormResidual(KernelOperation):
             added_weight,
             None if norm is None else norm.weight,
             out,
+            self.factor,
             features,
             added_eps,
             0.0 if norm is None else norm.eps,
@@ -136,6 +153,6 @@ class RmsNormResidual(KernelOperation):
 
     def reference(self, position: int) -> Tensors:
         total, normed = rms_norm_residual_reference(
-            self.x, self.residual, self.norm, self.added_norm
+            self.x, self.residual, self.norm, self.added_norm, self.factor
         )
         return (total,) if self.out is None else (normed, total)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -135,10 +136,39 @@ def test_a_broken_baseline_is_one_line(
         assert "save it again" in done.only_line
 
 
-def test_a_baseline_that_is_no_file_never_hangs(decodescope: Command, saved: Path) -> None:
+def test_a_baseline_with_a_subject_twice_is_broken(decodescope: Command, saved: Path) -> None:
+    baseline = msgspec.json.decode(saved.read_bytes(), type=Baseline)
+    twice = msgspec.structs.replace(baseline, subjects=baseline.subjects * 2)
+    saved.write_bytes(msgspec.json.encode(twice))
+    line = decodescope("gate", "--baseline", "main", "a.json").only_line
+    assert "main.json: a subject twice; save it again" in line
+
+
+def test_a_copy_of_a_baseline_has_the_name_of_its_file(decodescope: Command, saved: Path) -> None:
+    saved.with_name("release.json").write_bytes(saved.read_bytes())
+    assert "slower than release" in decodescope("gate", "--baseline", "release", "b.json").err
+    assert "baseline release, saved" in decodescope("baseline", "show", "release").out
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (os.mkfifo, "main.json: not a regular file"),
+        (os.mkdir, "main.json: Is a directory; remove it"),
+        (lambda path: path.symlink_to("nowhere"), "main.json: No such file or directory; remove"),
+        (lambda path: path.symlink_to("main.json"), "main.json: Too many levels of symbolic link"),
+    ],
+)
+def test_a_baseline_that_is_no_file_is_one_line(
+    decodescope: Command, saved: Path, make: Callable[[Path], object], words: str
+) -> None:
     saved.unlink()
-    os.mkfifo(saved)
-    assert "not a regular file" in decodescope("gate", "--baseline", "main", "a.json").only_line
+    make(saved)
+    assert words in decodescope("gate", "--baseline", "main", "a.json").only_line
+    assert decodescope("baseline", "list").out == "main\n"
+    if not saved.is_dir():
+        assert decodescope("baseline", "remove", "main").code == 0
+        assert decodescope("baseline", "list").out == ""
 
 
 @pytest.mark.usefixtures("saved")
@@ -174,6 +204,14 @@ def test_a_trace_of_another_kind_of_step_is_refused(decodescope: Command, folder
     (folder / "four.json").write_text(text)
     saved = decodescope("baseline", "save", "four", "four.json")
     assert saved.code == 0
+    prefill = text.replace("context_0(0)_generation_4(4)", "context_4(512)_generation_0(0)")
+    (folder / "prefill.json").write_text(prefill)
+    for name in ("four", "main"):
+        refused = decodescope("gate", "--baseline", name, "prefill.json")
+        assert refused.code == 2
+        assert f"baseline {name}: differs in decode steps against prefill" in refused.only_line
+    mixed = decodescope("baseline", "save", "mixed", "four.json", "prefill.json")
+    assert "prefill.json: differs from four.json in decode steps against" in mixed.only_line
     one = text.replace("generation_4(4)", "generation_1(1)")
     (folder / "one.json").write_text(one)
     done = decodescope("gate", "--baseline", "four", "one.json")

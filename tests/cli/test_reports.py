@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from decodescope.analyzer.schema.report import Report
 from tests.helpers.app.recorded import write_window
 from tests.helpers.command import Command
 from tests.helpers.foreign import rocprof_files
+from tests.helpers.foreign.nsys_files import Export
+from tests.helpers.foreign.proton_files import kernel, scope, tree
 from tests.helpers.kineto_events import call, document, op
 
 COMPILED, EAGER = (str(path) for path in bundled_recordings()[:2])
@@ -69,6 +72,40 @@ def test_every_command_reads_rocprofv3(decodescope: Command, tmp_path: Path) -> 
         out = tmp_path / f"out.{target}"
         assert decodescope("export", file, "--to", target, "-o", str(out)).code == 0
         assert "gemm" in out.read_text()
+
+
+def test_keep_says_where_the_export_of_a_report_goes(
+    decodescope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, report, kept = (tmp_path / name for name in ("made.sqlite", "a b.nsys-rep", "kept"))
+    export = Export()
+    export.kernel(10, 20, 1)
+    export.write(made)
+    report.write_text("report")
+    fake = tmp_path / "nsys"
+    fake.write_text(f'#!/bin/sh\ncp "{made}" "$7"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    done = decodescope("analyze", str(report), "--keep", str(kept), "--json")
+    assert msgspec.json.decode(done.out, type=Report).source.path == str(kept)
+    assert kept.read_bytes() == made.read_bytes()
+    for files in ([made], [report, report]):
+        refused = decodescope("analyze", *map(str, files), "--keep", str(kept))
+        assert refused.code == 2
+        assert "only with one report of Nsight Systems" in refused.only_line
+    assert "is a folder" in decodescope("analyze", str(report), "--keep", str(tmp_path)).only_line
+
+
+def test_a_tree_of_totals_is_shown_with_what_it_lacks(decodescope: Command, tmp_path: Path) -> None:
+    path = tmp_path / "proton.hatchet"
+    path.write_text(json.dumps(tree(scope("decode", kernel("gemm", 4, 8_000)))))
+    table = decodescope("analyze", str(path)).out
+    assert "a tree of totals has no times, so no steps, gaps or launches" in table.splitlines()
+    assert re.search(r"^gemm +4 +8\.00 µs +2\.00 µs +100\.0", table, re.MULTILINE)
+    assert "attributed" not in table
+    for target in ("html", "csv", "chrome"):
+        out = tmp_path / f"out.{target}"
+        assert decodescope("export", str(path), "--to", target, "-o", str(out)).code == 0
 
 
 def test_ranks_have_a_report_each_and_one_of_all(decodescope: Command, tmp_path: Path) -> None:

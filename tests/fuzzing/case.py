@@ -14,6 +14,8 @@ ODD_NUMBERS = (
     0, -1, 1, 1.5, -0.0, 5e-324, 1e308, -1e308, float("nan"), float("inf"), 2**31, 2**53 + 1,
     2**62, 2**63, -(2**63), 2**64, 10**40, -(10**40), 10**400,
 )  # fmt: skip
+# Below the folder of a case.
+CACHE_HOME = "cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class Case:
     """Run `decodescope *arguments` in a folder with `files`; it may write only `outputs`.
 
     `links` are symbolic ones inside the folder: name → target; `environment` changes variables.
-    With `frames`, a browser sends them to a server instead (whether each is text). `decodes` lets a
+    With `frames`, a browser sends them to a server instead (whether each is text); with `messages`,
+    a client of `mcp` does. `decodes` lets a
     `run` go on to decode; otherwise it ends when the model is loaded. `is_planted`: the trace is
     whole, and `analyze --json` must say that a step of it takes `step_ns` (None: that it has none).
     """
@@ -32,6 +35,7 @@ class Case:
     links: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     frames: tuple[tuple[bool, bytes], ...] = ()
+    messages: tuple[bytes, ...] = ()
     decodes: bool = False
     is_planted: bool = False
     step_ns: int | None = None

@@ -4,13 +4,16 @@ import random
 from collections.abc import Callable
 
 from tests.fuzzing.browser import browser_case
+from tests.fuzzing.cached import cache_case
 from tests.fuzzing.case import Case, weighted
 from tests.fuzzing.checkpoints import checkpoint_case
 from tests.fuzzing.corpus import corpus
-from tests.fuzzing.databases import database_case
+from tests.fuzzing.databases import database_case, rocpd_case
 from tests.fuzzing.gates import gate_case
 from tests.fuzzing.lines import line_case
+from tests.fuzzing.mcp_requests import mcp_case
 from tests.fuzzing.planted import planted_case
+from tests.fuzzing.profilers import packed_case, proton_case
 from tests.fuzzing.ranks import rank_case
 from tests.fuzzing.recordings import recording_case
 from tests.fuzzing.surroundings import environment_case, settings_case
@@ -22,6 +25,9 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "bytes": byte_case,
     "sqlite": database_case,
     "rocprof": rocprof_case,
+    "rocpd": rocpd_case,
+    "proton": proton_case,
+    "packed": packed_case,
     "recording": recording_case,
     "checkpoint": checkpoint_case,
     "options": line_case,
@@ -30,12 +36,14 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "settings": settings_case,
     "browser": browser_case,
     "gate": gate_case,
+    "cache": cache_case,
+    "mcp": mcp_case,
 }
 CORPUS = "corpus"
 _SHARES = {
-    "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10,
-    "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10, "settings": 6, "browser": 3,
-    "gate": 6,
+    "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "rocpd": 8, "proton": 6,
+    "packed": 4, "recording": 10, "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10,
+    "settings": 6, "browser": 3, "gate": 6, "cache": 4, "mcp": 4,
 }  # fmt: skip
 
 

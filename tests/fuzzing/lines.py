@@ -23,8 +23,8 @@ _NUMBERS = (
     "0", "1", "2", "3", "-1", "16", "17", "1000", "", "x", "1.5", "nan", "inf", "-inf", "1e999",
     "9" * 30, "0x10", " 1", "\u0661",
 )  # fmt: skip
-# `serve` runs until it is interrupted.
-_COMMANDS = [command for command in COMMANDS if command.name != "serve"]
+# `serve` runs until it is interrupted, `mcp` until its input ends.
+_COMMANDS = [command for command in COMMANDS if command.name not in ("serve", "mcp")]
 _LOOSE = ("--help", "-h", "--version", "--debug", "--", "-", "--nope", "--json=1", "-o")
 
 

@@ -14,13 +14,15 @@ from typing import NoReturn
 from unittest import mock
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.readers import reading
 from decodescope.cli.main import main
 from decodescope.variants import registry
 from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
 from tests.fuzzing.browser import talk
-from tests.fuzzing.case import Case
+from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.checks import check_end, check_files, check_output
+from tests.fuzzing.mcp_requests import answer_messages
 from tests.helpers.command import Done
 
 _MEMORY_BYTES = 2 << 30
@@ -42,6 +44,8 @@ class Runner:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + _MEMORY_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_BYTES,) * 2)
         _leave_out_measurements()
+        # Entries of the cache are looked for, whatever the size of a trace.
+        reading._LARGE_BYTES = 0
 
     def problem(self, case: Case) -> tuple[int | None, str]:
         """The exit code, and what is wrong with how it ended; empty if nothing is."""
@@ -69,15 +73,24 @@ class Runner:
             os.ftruncate(stream, 0)
             os.lseek(stream, 0, os.SEEK_SET)
         sys.argv = ["decodescope", *case.arguments]
-        variables = mock.patch.dict(os.environ, case.environment)
+        own = {"XDG_CACHE_HOME": str(folder / CACHE_HOME)}
+        variables = mock.patch.dict(os.environ, own | case.environment)
         with _decoding(case.decodes), _inside(folder), variables:
             try:
-                sys.exit(talk(case.frames)) if case.frames else main()
+                _main(case)
             except SystemExit as end:
                 code = end.code
         assert isinstance(code, int)
         out, err = (os.pread(one, _OUTPUT_BYTES, 0) for one in self._streams)
         return Done(code, out.decode(), err.decode())
+
+
+def _main(case: Case) -> NoReturn:
+    if case.frames:
+        sys.exit(talk(case.frames))
+    if case.messages:
+        sys.exit(answer_messages(case.messages))
+    main()
 
 
 def _write(case: Case, folder: Path) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.names.fitted_names import ShortNames
+from decodescope.analyzer.schema.cache_report import CacheReport
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
 from decodescope.analyzer.schema.ranks_report import RanksReport, ServerFigures
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.answer_table import answer_table
+from decodescope.analyzer.tables.cache_table import cache_table
 from decodescope.analyzer.tables.captures_table import captures_table
 from decodescope.analyzer.tables.changes_table import (
     kernel_changes_table,
@@ -65,7 +67,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "The answer": answer_table(report.answer),
         "Kernels": kernels_table(report.kernels, attributed=True),
         "Ranges": table_of_lines((), report, folded=True),
-        "Steps": steps_table(report),
+        "Steps": steps_table(report, limits_ns={0: 0}),
         "Kinds of steps": step_kinds_table(report, 0),
         "Devices": devices_table(report),
         "Streams": streams_table(report),
@@ -108,4 +110,5 @@ def _of_sides(report: Report) -> dict[str, Table[Any]]:
         "A gate": gate_table(()),
         "A baseline": samples_table(()),
         "Servers": servers_table(ServerFigures()),
+        "The cache": cache_table(CacheReport("", 0, 0, ())),
     }

@@ -43,6 +43,20 @@ _GEMMA = _with(
     tie_word_embeddings=True, hidden_size=99, num_attention_heads=3,
 )  # fmt: skip
 
+_GEMMA4 = {key: value for key, value in _GEMMA.items() if key != "query_pre_attn_scalar"} | {
+    "model_type": "gemma4_text", "num_attention_heads": 4, "num_key_value_heads": 2,
+    "global_head_dim": 48, "num_global_key_value_heads": 1,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 5.0,
+    "vocab_size_per_layer_input": 101,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+        "full_attention": {
+            "rope_type": "proportional", "rope_theta": 9000.0, "partial_rotary_factor": 0.5,
+        },
+    },
+}  # fmt: skip
+
 # OLMo's neither: hidden_size is a multiple of the heads.
 _OLMO2 = _with(
     "olmo2", pad_token_id=0, num_attention_heads=4, num_key_value_heads=2, hidden_size=120,
@@ -134,6 +148,18 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
             "full_attention": {"rope_type": "linear", "rope_theta": 9000.0, "factor": 8.0},
         },
+    },
+    "gemma4": _GEMMA4,
+    "gemma4-inputs": _GEMMA4
+    | {
+        "attention_bias": True,
+        "attention_k_eq_v": False,
+        "num_global_key_value_heads": None,
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "hidden_size_per_layer_input": 24,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
     },
     "olmo2": _OLMO2,
     "olmo2-one-head": _OLMO2 | {"num_attention_heads": 1, "num_key_value_heads": 1},
@@ -256,6 +282,8 @@ def _fill(model: PreTrainedModel, generator: torch.Generator) -> None:
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
+        elif name.endswith("layer_scalar"):
+            buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
 
 
 def prompt_ids(name: str, batch: int, length: int, seed: int = 0) -> torch.Tensor:

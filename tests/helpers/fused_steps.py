@@ -57,12 +57,19 @@ def decoded(step: Any, count: int) -> torch.Tensor:
     return torch.stack([step.step() for _ in range(count)], dim=1)
 
 
+def logits_agree(logits: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool(_logit_errors(logits, expected).max() < LOGIT_ERROR[logits.device.type])
+
+
 def assert_logits_agree(logits: torch.Tensor, expected: torch.Tensor) -> None:
     """Both [batch, vocabulary] in fp32, each sequence by itself."""
+    assert logits_agree(logits, expected), _logit_errors(logits, expected).tolist()
+
+
+def _logit_errors(logits: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     assert logits.shape == expected.shape
     assert logits.dtype == expected.dtype == torch.float32
-    error = (logits - expected).norm(dim=-1) / expected.norm(dim=-1)
-    assert error.max() < LOGIT_ERROR[logits.device.type], error.tolist()
+    return (logits - expected).norm(dim=-1) / expected.norm(dim=-1)
 
 
 def _ids(loaded: LoadedModel, shape: tuple[int, ...], seed: int) -> torch.Tensor:

@@ -10,6 +10,8 @@ from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.trace import Trace
 
 DATA = Path(__file__).resolve().parent.parent / "data"
+# Archives of JSON there that hold something else.
+NO_TRACES = {"decode_ops.json.gz", "h200_compiled_code.json.gz"}
 RECORDED = gzip.decompress((DATA / "cpu_two_blocks.json.gz").read_bytes())
 PID = 4242
 # Name, start and end in one step: 620 ns busy, durations of 1,210 ns, two at once during 570 ns.

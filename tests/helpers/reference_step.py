@@ -26,6 +26,7 @@ def reference_step(
     table = parts.embedding
     x = table.data[ids].double()
     x = x if table.scale is None else x * table.scale[ids].double()[:, None]
+    inputs = _layer_inputs(parts, ids, x)
     for index, layer in enumerate(parts.layers):
         keys, values = cache.layer(index)
         q = _q_and_rows(parts, layer, ropes[layer.rope], x, keys, values, position)
@@ -43,7 +44,20 @@ def reference_step(
                 x = x + share * _dense(layer.shared, normed)
         else:
             x = x + _normed(layer.mlp_output_norm, _dense(layer.mlp, normed))
+        if (own := layer.own_input) is not None:
+            gated = _ACTIVATIONS[own.activation](_product(own.gate_up, x)) * inputs[:, index]
+            x = x + _normed(layer.own_input_norm, _product(own.down, gated))
+        x = x if layer.factor is None else x * layer.factor.double()
     return _capped(_product(parts.head, _normed(parts.final_norm, x)), parts.logit_cap)
+
+
+def _layer_inputs(parts: FusedModel, ids: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The inputs of all layers [batch, layers, width]; of width 0 if the model has none."""
+    inputs, shape = parts.layer_inputs, (len(x), len(parts.layers), -1)
+    if inputs is None:
+        return x.new_zeros(len(x), len(parts.layers), 0)
+    rows = inputs.table.dense()[ids].view(shape)
+    return rows + _normed(inputs.norm, _product(inputs.projection, x).view(shape))
 
 
 def _dense(mlp: DenseMlp, x: torch.Tensor) -> torch.Tensor:
@@ -66,8 +80,15 @@ def _q_and_rows(
 ) -> torch.Tensor:
     """q [batch, heads, head_dim]; the new rows of K and V go into the cache."""
     rows = _product(layer.qkv, _normed(layer.input_norm, x))
-    heads = rows.view(len(x), parts.heads + 2 * parts.kv_heads, parts.head_dim)
-    q, k, v = heads.split([parts.heads, parts.kv_heads, parts.kv_heads], dim=1)
+    q, *k_and_v = rows.view(len(x), -1, layer.head_dim).tensor_split(
+        [parts.heads, parts.heads + layer.kv_heads], dim=1
+    )
+    if layer.kv_from is not None:
+        weight, eps = layer.qk_norm.q_weight, layer.qk_norm.eps
+        return _rotated(_heads_normed(weight, eps, q), rope, position)
+    k, v = (one if one.numel() else k_and_v[0] for one in k_and_v)
+    if layer.qk_norm is not None and layer.qk_norm.norms_v:
+        v = _heads_normed(torch.ones(layer.head_dim, device=x.device), layer.qk_norm.eps, v)
     if layer.qk_norm is not None:
         q = _heads_normed(layer.qk_norm.q_weight, layer.qk_norm.eps, q)
         k = _heads_normed(layer.qk_norm.k_weight, layer.qk_norm.eps, k)
@@ -86,7 +107,7 @@ def _attention(
     position: int,
 ) -> torch.Tensor:
     first = 0 if layer.window is None else max(0, position + 1 - layer.window)
-    group = parts.heads // parts.kv_heads
+    group = parts.heads // layer.kv_heads
     k = keys[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     v = values[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     scores = _capped(torch.einsum("bhd,bhtd->bht", q, k) * parts.scale, parts.score_cap)

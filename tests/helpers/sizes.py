@@ -34,6 +34,13 @@ def preset_shapes(
         experts=experts,
         chosen=config.get("num_experts_per_tok", 0),
         expert_intermediate=width if experts else 0,
+        other_kv_heads=config.get(
+            "num_global_key_value_heads",
+            config["num_key_value_heads"] if "global_head_dim" in config else 0,
+        ),
+        other_head_dim=config.get("global_head_dim", 0),
+        input_width=config.get("hidden_size_per_layer_input", 0),
+        inputs_width=config.get("hidden_size_per_layer_input", 0) * config["num_hidden_layers"],
     )
 
 
@@ -48,9 +55,13 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
     activation_bytes = draw(st.sampled_from((2, 4)))
     sizes = st.sampled_from((1, activation_bytes))
     experts = draw(st.one_of(st.just(0), st.integers(1, 300)))
+    heads = kv_heads * draw(st.integers(1, 32))
+    # More than 16 queries of 512 float32 elements need a GPU with more shared memory.
+    groups = [each for each in range(1, 17) if heads % each == 0]
+    other_kv_heads = draw(st.sampled_from((0, *(heads // each for each in groups))))
     return StepShapes(
         hidden=draw(st.integers(1, 20_000)),
-        heads=kv_heads * draw(st.integers(1, 32)),
+        heads=heads,
         kv_heads=kv_heads,
         head_dim=2 * draw(st.integers(16, 128)),
         intermediate=draw(st.integers(0 if experts else 1, 60_000)),
@@ -65,4 +76,8 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         chosen=draw(st.integers(1, experts)) if experts else 0,
         expert_intermediate=draw(st.integers(1, 60_000)) if experts else 0,
         shared_intermediate=draw(st.integers(0, 60_000)) if experts else 0,
+        input_width=draw(st.one_of(st.just(0), st.integers(1, 1000))),
+        inputs_width=draw(st.one_of(st.just(0), st.integers(1, 20_000))),
+        other_kv_heads=other_kv_heads,
+        other_head_dim=2 * draw(st.integers(16, 256)) if other_kv_heads else 0,
     )

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 import decodescope
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.variants.machine.cache_folder import cache_folder, keep_measured, kept_measured
+from decodescope.analyzer.io.cache_folder import cache_folder, keep_measured, kept_measured
 from decodescope.variants.machine.environment import driver_version
 
 BUFFER_BYTES = 4 * 1024**3

@@ -54,11 +54,13 @@ _NARROW = VariantSpec("fused", weight_format="fp8_e4m3")
 # CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
 _LISTED_ID_BYTES = 36
 _FP32_BYTES = 4
+_TABLES = nn.Embedding | QuantizedEmbedding
 
 
 def weight_bytes_read(model: Any, batch: int) -> int:
     """Bytes of weights that a step for `batch` sequences reads from memory."""
-    table = weight_tensors(model.get_input_embeddings())
+    modules = (module for module in model.modules() if isinstance(module, _TABLES))
+    table = [tensor for module in modules for tensor in weight_tensors(module)]
     head = model.get_output_embeddings()
     read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
     looked_up = {id(tensor) for tensor in table} - read
@@ -125,7 +127,7 @@ def _attention_layers(decoder: Any) -> tuple[_Attention, ...]:
     layers = []
     kinds = getattr(decoder, "layer_types", None) or [""] * int(decoder.num_hidden_layers)
     windows = layer_windows(decoder)
-    for config, window, kind in zip(_layer_configs(decoder), windows, kinds, strict=True):
+    for config, window, kind in zip(layer_configs(decoder), windows, kinds, strict=True):
         if kind == "linear_attention":
             state = config.linear_num_value_heads * config.linear_value_head_dim
             layers.append(_Attention(None, 0, 0, state * config.linear_key_head_dim))
@@ -144,7 +146,8 @@ def has_delta_net(decoder: Any) -> bool:
     return hasattr(decoder, "linear_num_value_heads")
 
 
-def _layer_configs(decoder: Any) -> Sequence[Any]:
+def layer_configs(decoder: Any) -> Sequence[Any]:
+    """The configuration of each layer: in some families, some have other heads."""
     layers: Sequence[Any] | None = getattr(decoder, "per_layer_config", None)
     return [decoder] * int(decoder.num_hidden_layers) if layers is None else layers
 
@@ -157,7 +160,7 @@ def head_dim(decoder: Any) -> int:
 
 def layer_windows(decoder: Any) -> tuple[int | None, ...]:
     """Each layer's sliding window in tokens, the new one included; None if it sees all."""
-    windows = [getattr(config, "sliding_window", None) for config in _layer_configs(decoder)]
+    windows = [getattr(config, "sliding_window", None) for config in layer_configs(decoder)]
     types = getattr(decoder, "layer_types", None) or ["sliding_attention"] * len(windows)
     kinds = zip(windows, types, strict=True)
     return tuple(window if kind == "sliding_attention" else None for window, kind in kinds)
@@ -182,11 +185,10 @@ class StepFlops:
 def _multiplied_elements(model: nn.Module) -> int:
     """Elements of the weight matrices of all modules but the embedding tables, that one sequence
     is multiplied by."""
-    tables = nn.Embedding | QuantizedEmbedding
     weights = (
         module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
         for module in model.modules()
-        if not isinstance(module, tables)
+        if not isinstance(module, _TABLES)
     )
     count, chosen = expert_counts(model.config)
     return expert_elements(model) * chosen // count + sum(

@@ -6,7 +6,7 @@ from statistics import median
 
 import torch
 
-from decodescope.variants.machine.cache_folder import cache_folder
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors

@@ -10,10 +10,9 @@ ran.
 torch 2.13 and later writes the annotations of graph nodes into traces of their replays. A scope of
 `torch.cuda._graph_annotations.mark_kernels` annotates the nodes captured within it with a text or a
 dictionary. torch merges dictionaries into the arguments of a node's GPU ops, a text
-under the key `str`; other objects, and lists of several, are under `annotation`
-(torch/cuda/_annotate_cuda_graph_trace.py, torch/profiler/_cupti_monitor_trace.py). Dictionaries may
-have any keys: those read here are the module's full name (`module_fqn`, as torchtitan writes it)
-and `name`.
+under the key `str`, later (pytorch/pytorch#194854) under `name`; other objects, and lists of
+several, are under `annotation`. Dictionaries may have any keys: those read here are the module's
+full name (`module_fqn`, as torchtitan writes it) and `name`.
 """
 
 import re

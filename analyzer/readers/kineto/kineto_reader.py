@@ -1,4 +1,4 @@
-"""Reads Chrome traces written by torch.profiler (Kineto) into a `Trace`."""
+"""Reads Chrome traces written by torch.profiler (Kineto), or by Proton, into a `Trace`."""
 
 import re
 from collections import Counter
@@ -13,6 +13,7 @@ import numpy as np
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
+from decodescope.analyzer.readers.kineto.event import Event
 from decodescope.analyzer.readers.kineto.event_columns import EventColumns
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
@@ -49,7 +50,7 @@ def read_kineto(source: ByteSource) -> Trace:
     columns = EventColumns()
     events = EventStream(source)
     for batch in events.batches():
-        columns.add(batch)
+        columns.add(_of_proton(batch) if events.of_proton else batch)
     columns.pairs.finish()
     if not columns.events and events.stopped:
         raise TraceError(f"{source.path}: {events.stopped}, no event before; give a Chrome trace")
@@ -62,6 +63,13 @@ def read_kineto(source: ByteSource) -> Trace:
     return _assemble(columns, events, source)
 
 
+def _of_proton(batch: list[Event]) -> list[Event]:
+    # Few traces are Proton's; the others do without this module.
+    from decodescope.analyzer.readers.kineto.proton import as_kineto
+
+    return as_kineto(batch)
+
+
 def read_kineto_bytes(data: bytes, path: str) -> Trace:
     """Read a trace from bytes (JSON, or gzip of it); `path` names it in errors and in the source.
 
@@ -71,7 +79,7 @@ def read_kineto_bytes(data: bytes, path: str) -> Trace:
 
 
 def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) -> Trace:
-    findings = [*_reader_findings(columns, events, source), *columns.names.findings()]
+    findings = [*_reader_findings(columns, events), *columns.names.findings()]
 
     def stored(key: str, kind: type[_Stored], code: str, title: str) -> _Stored | None:
         """The value that decodescope wrote under `key`; a finding if it is unreadable."""
@@ -154,9 +162,7 @@ def _without_lead(trace: Trace) -> Trace:
     )
 
 
-def _reader_findings(
-    columns: EventColumns, events: EventStream, source: ByteSource
-) -> Iterator[Finding]:
+def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Finding]:
     used = f"the {columns.events} events before it are used"
     if events.truncated:
         message = f"the file ends early; its {columns.events} whole events are used"
@@ -172,9 +178,6 @@ def _reader_findings(
         if events.trailing_document:
             message = f"another JSON document, of {size} with all that follows, is not read; "
             message += "put each document into a file of its own"
-        yield Finding("trailing_data", message)
-    if source.trailing_bytes:
-        message = f"{source.trailing_bytes:,} bytes follow the gzip data, and are not read"
         yield Finding("trailing_data", message)
     if columns.dropped:
         yield Finding(

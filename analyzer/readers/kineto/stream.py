@@ -30,8 +30,8 @@ class EventStream(JsonText):
     """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
 
     What was wrong with the document is noted as by `JsonText`, and the events before it are
-    returned. `trailing_bytes` follow the document, and begin as another document if
-    `trailing_document`.
+    returned. Proton may write one document after another. `trailing_bytes` follow the document,
+    and begin as another document if `trailing_document`.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -41,16 +41,23 @@ class EventStream(JsonText):
         self.trailing_document = False
         self.found_events = False
 
+    @property
+    def of_proton(self) -> bool:
+        """Whether the keys before the events are Proton's: only it has this unit of time."""
+        return self.metadata.get("displayTimeUnit") == "us"
+
     def batches(self) -> Iterator[list[Event]]:
         """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
         first = self.peek()
         if first == b"":
-            kind = "a broken gzip file" if self.source.truncated else "an empty file"
+            kind = "a broken compressed file" if self.source.truncated else "an empty file"
             raise self.error(f"{kind}, not a trace", "record it again")
         if first not in (b"{", b"["):
             raise self.error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
         try:
             yield from self._events() if first == b"[" else self._document()
+            while self.of_proton and self.peek() == b"{":
+                yield from self._document()
             if self.broken_at is None and not self.stopped and not self.truncated:
                 self.trailing_bytes, self.trailing_document = self.rest()
         except Incomplete:

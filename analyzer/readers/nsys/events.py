@@ -223,9 +223,11 @@ def nvtx_ranges(
 ) -> tuple[Growing[HostEvents], Growing[HostEvents], int]:
     """NVTX ranges of all domains; the operators that PyTorch wrote as NVTX; the number of ranges
     that never ended."""
-    ranges = f'"eventType" IN {_RANGE_TYPES}' if database.has(_NVTX_TABLE, "eventType") else "1"
-    left_open = f'{ranges} AND "end" IS NULL' if database.has(_NVTX_TABLE, "end") else "0"
-    closed = f'{ranges} AND "end" IS NOT NULL' if database.has(_NVTX_TABLE, "end") else ranges
+    ranges = (
+        f'"eventType" IN {_RANGE_TYPES}' if database.file.has(_NVTX_TABLE, "eventType") else "1"
+    )
+    left_open = f'{ranges} AND "end" IS NULL' if database.file.has(_NVTX_TABLE, "end") else "0"
+    closed = f'{ranges} AND "end" IS NOT NULL' if database.file.has(_NVTX_TABLE, "end") else ranges
     operators: set[int] = set()
 
     def number(text: str) -> int:
@@ -247,7 +249,7 @@ def nvtx_ranges(
         is_operator = np.isin(events.rows().name, sorted(operators))
         emitted.append(events.rows().take(is_operator))
         events.keep(~is_operator)
-    return events, emitted, database.count(_NVTX_TABLE, left_open)
+    return events, emitted, database.file.count(_NVTX_TABLE, left_open)
 
 
 def _host_events(

@@ -5,12 +5,10 @@ Ids, devices and streams of an export are per process; they are made unique here
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 
 import numpy as np
 
-from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, SQLITE_ERRORS, NsysDatabase
+from decodescope.analyzer.readers.nsys.database import NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
     GPU_TABLES,
     ProcessOps,
@@ -18,6 +16,7 @@ from decodescope.analyzer.readers.nsys.events import (
     api_calls,
     nvtx_ranges,
 )
+from decodescope.analyzer.readers.sqlite_file import SqliteFile
 from decodescope.analyzer.readers.trace_columns import (
     MAX_NAME,
     PROCESS_SHIFT,
@@ -40,6 +39,9 @@ _DEVICE_TABLE = "TARGET_INFO_CUDA_DEVICE"
 _PROFILER_OVERHEADS = '"overheadType" IN (3, 4, 5)'
 _OVERHEAD_TABLE = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 _WARNING, _ERROR = 2, 3
+# The newest major version of the schema of exports (EXPORT_SCHEMA_VERSION).
+_SCHEMA = 3
+_VERSION_LENGTH = 40
 
 
 def own_correlations(gpu: Growing[ProcessOps], calls: Growing[HostEvents]) -> None:
@@ -97,7 +99,7 @@ def own_devices(
 def _gpu_numbers(database: NsysDatabase) -> dict[tuple[int, int], int]:
     """(pid, CUDA ordinal) -> GPU, if the file maps it to exactly one."""
     numbers_of: dict[tuple[int, int], set[int]] = {}
-    for pid, ordinal, number in database.rows(_DEVICE_TABLE, ("pid", "cudaId", "gpuId")):
+    for pid, ordinal, number in database.file.rows(_DEVICE_TABLE, ("pid", "cudaId", "gpuId")):
         if isinstance(pid, int) and isinstance(ordinal, int) and isinstance(number, int):
             numbers_of.setdefault((pid, ordinal), set()).add(number)
     return {key: numbers.pop() for key, numbers in numbers_of.items() if len(numbers) == 1}
@@ -106,13 +108,13 @@ def _gpu_numbers(database: NsysDatabase) -> dict[tuple[int, int], int]:
 def gpu_names(database: NsysDatabase) -> dict[int, str]:
     names: dict[int, str] = {}
     for table in _GPU_NAME_TABLES:
-        for number, name in database.rows(table, ("id", "name")):
+        for number, name in database.file.rows(table, ("id", "name")):
             if isinstance(number, int) and isinstance(name, str):
                 names.setdefault(number, name)
     return names
 
 
-def read_nsys(source: ByteSource) -> Trace:
+def read_nsys(file: SqliteFile) -> Trace:
     """Read an export.
 
     Correlation ids are per process in the file; from the second process on, 2**32 per process is
@@ -120,16 +122,9 @@ def read_nsys(source: ByteSource) -> Trace:
     from 0.
 
     Raises:
-        TraceError: the file is locked, damaged, cut short, or no export of Nsight Systems.
+        TraceError: it is no export of Nsight Systems.
     """
-    with closing(NsysDatabase(source)) as database:
-        try:
-            return _trace(database)
-        except SQLITE_ERRORS as error:
-            raise database.unreadable(error) from None
-
-
-def _trace(database: NsysDatabase) -> Trace:
+    database = NsysDatabase(file)
     names, shapes = Names(), Shapes()
     findings: list[Finding] = []
     of_processes = all_gpu_ops(database, names, shapes)
@@ -148,7 +143,7 @@ def _trace(database: NsysDatabase) -> Trace:
     base_ns = usable_base(_base_ns(database), findings)
     host_calls = sorted_host_events(calls, moved)
     return Trace(
-        source=Source(path=database.path, format="nsys-sqlite", events=database.rows_read),
+        source=Source(path=file.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
         device_names=device_names,
         ops=sorted_gpu_ops(gpu, moved, host_calls, findings),
@@ -163,7 +158,8 @@ def _trace(database: NsysDatabase) -> Trace:
 
 
 def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iterator[Finding]:
-    if not any(table in database.tables for table in GPU_TABLES):
+    yield from _schema_finding(database)
+    if not any(table in database.file.tables for table in GPU_TABLES):
         yield Finding("no_cuda_trace", "the file has no CUDA tables; record with --trace=cuda,nvtx")
     if database.dropped:
         yield Finding(
@@ -181,7 +177,7 @@ def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iter
     yield from overhead_finding(_overhead(database))
     messages = [
         " ".join(str(text).split())
-        for severity, text in database.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
+        for severity, text in database.file.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
         if severity in (_WARNING, _ERROR)
     ]
     if messages:
@@ -189,17 +185,25 @@ def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iter
             "nsys_diagnostics",
             f"Nsight Systems warned {len(messages)} times: {messages[0][:MAX_NAME]}",
         )
-    if database.too_long:
+    yield from database.file.findings()
+
+
+def _schema_finding(database: NsysDatabase) -> Iterator[Finding]:
+    own = "\"name\" = 'EXPORT_SCHEMA_VERSION'"
+    found = next(database.file.rows("META_DATA_EXPORT", ("name", "value"), own), ("", ""))
+    version = str(found[1])[:_VERSION_LENGTH]
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) > _SCHEMA:
         yield Finding(
-            "too_long_texts",
-            f"texts of over {MAX_TEXT_BYTES >> 20} MiB, as no profiler writes, are left out of "
-            f"{', '.join(sorted(database.too_long))}, and so are texts that follow them",
+            "newer_schema",
+            f"the export has schema {version}; known are those up to {_SCHEMA}.x, so what newer "
+            "ones renamed is missing from the figures",
         )
 
 
 def _overhead(database: NsysDatabase) -> Intervals:
     """The profiler's own pauses; they do not count as events read."""
-    if not database.has(_OVERHEAD_TABLE, "overheadType"):
+    if not database.file.has(_OVERHEAD_TABLE, "overheadType"):
         return Intervals.concatenate(())
     read, dropped = database.rows_read, database.dropped
     parts = database.events(_OVERHEAD_TABLE, (), _PROFILER_OVERHEADS)
@@ -219,7 +223,7 @@ def _base_ns(database: NsysDatabase) -> int:
 
 
 def _first(database: NsysDatabase, table: str, column: str) -> int | None:
-    for (value,) in database.rows(table, (column,)):
+    for (value,) in database.file.rows(table, (column,)):
         if isinstance(value, int):
             return value
     return None

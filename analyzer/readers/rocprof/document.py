@@ -137,10 +137,10 @@ _LISTS: dict[str, Entries[Any]] = {
 }
 _PID = "metadata.pid"
 _INSIDE = frozenset(path.split(".")[0] for path in (*_LISTS, _PID) if "." in path)
-_Part = tuple[str, Any]
+Part = tuple[str, Any]
 
 
-def read_parts(source: ByteSource) -> Iterator[_Part]:
+def read_parts(source: ByteSource) -> Iterator[Part]:
     """The parts of a document in its order: (path in a process, a batch of that list's entries),
     and ("", pid) behind each process.
 
@@ -172,10 +172,10 @@ def read_parts(source: ByteSource) -> Iterator[_Part]:
             "--output-format json"
         ) from None
     if source.truncated:
-        raise _unreadable(source, "the gzip file is cut short or broken")
+        raise _unreadable(source, "the compressed file is cut short or broken")
 
 
-def _process(text: JsonText) -> Iterator[_Part]:
+def _process(text: JsonText) -> Iterator[Part]:
     pid = -1
     _expect(text, b"{", "a process")
     for key in text.members():
@@ -191,7 +191,7 @@ def _process(text: JsonText) -> Iterator[_Part]:
     yield "", pid
 
 
-def _value(text: JsonText, path: str) -> Iterator[_Part]:
+def _value(text: JsonText, path: str) -> Iterator[Part]:
     entries = _LISTS.get(path)
     if entries is None:
         text.pass_over()

@@ -1,11 +1,14 @@
-"""Reads the JSON of rocprofv3 (`--output-format json`) into a `Trace`."""
+"""Reads what rocprofv3 writes, rocpd databases and JSON, into a `Trace`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.rocprof.document import read_parts
+from decodescope.analyzer.readers.rocprof.document import Part, read_parts
 from decodescope.analyzer.readers.rocprof.process_columns import Finished, ProcessColumns
+from decodescope.analyzer.readers.rocprof.rocpd import rocpd_parts
+from decodescope.analyzer.readers.sqlite_file import SqliteFile
 from decodescope.analyzer.readers.trace_columns import (
     Growing,
     Names,
@@ -13,26 +16,42 @@ from decodescope.analyzer.readers.trace_columns import (
     sorted_gpu_ops,
     sorted_host_events,
 )
-from decodescope.analyzer.schema.report import Finding, Source
+from decodescope.analyzer.schema.report import Finding, Source, SourceFormat
 from decodescope.analyzer.trace import GpuOps, HostEvents, Trace
 
 
 def read_rocprof(source: ByteSource) -> Trace:
-    """Read kernel dispatches, copies, HIP and HSA calls and roctx ranges.
-
-    A stream is a HIP stream, or a hardware queue where the file names no HIP stream. Copies that
-    HIP makes with a kernel (`__amd_rocclr_copyBuffer`) are kernels here too. The times are of the
-    machine's clock since it booted, so they have no wall clock.
+    """Read the JSON of rocprofv3.
 
     Raises:
         TraceError: the document is broken, cut short, or not as rocprofv3 writes it.
     """
+    return assembled(source.path, "rocprof-json", read_parts(source))
+
+
+def read_rocpd(file: SqliteFile) -> Trace:
+    """Read the database of rocprofv3.
+
+    Raises:
+        TraceError: its schema is not the known one, or it holds several machines.
+    """
+    trace = assembled(file.path, "rocpd", rocpd_parts(file))
+    return replace(trace, findings=(*trace.findings, *file.findings()))
+
+
+def assembled(path: str, kind: SourceFormat, parts: Iterable[Part]) -> Trace:
+    """Kernel dispatches, copies, HIP and HSA calls and roctx ranges.
+
+    A stream is a HIP stream, or a hardware queue where the file names no HIP stream. Copies that
+    HIP makes with a kernel (`__amd_rocclr_copyBuffer`) are kernels here too. The times are of the
+    machine's clock since it booted, so they have no wall clock.
+    """
     names, shapes = Names(), Shapes()
     processes = [ProcessColumns(names, shapes, 0)]
     merged: Finished = Growing(GpuOps), Growing(HostEvents), Growing(HostEvents)
-    for path, part in read_parts(source):
+    for list_name, part in parts:
         process = processes[-1]
-        if not path:
+        if not list_name:
             finished = process.finish(part)
             if len(processes) == 1:
                 merged = finished
@@ -41,9 +60,9 @@ def read_rocprof(source: ByteSource) -> Trace:
                 merged[1].append(finished[1].rows())
                 merged[2].append(finished[2].rows())
             processes.append(ProcessColumns(names, shapes, len(processes)))
-        elif not process.add(path, part):
+        elif not process.add(list_name, part):
             raise TraceError(
-                f"{source.path}: lists its {path} behind the records that they name, as rocprofv3 "
+                f"{path}: lists its {list_name} behind the records that they name, as rocprofv3 "
                 "does not; record it again with --output-format json"
             )
     gpu, host_calls, ranges = merged
@@ -52,8 +71,8 @@ def read_rocprof(source: ByteSource) -> Trace:
     calls = sorted_host_events(host_calls, moved)
     return Trace(
         source=Source(
-            path=source.path,
-            format="rocprof-json",
+            path=path,
+            format=kind,
             events=sum(process.records for process in processes),
         ),
         names=table,

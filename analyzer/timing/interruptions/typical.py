@@ -37,8 +37,8 @@ class StepMedians:
 
 
 class Outlier(NamedTuple):
-    """Row `row` of some ops is far above the upper median of the instances at its place, of which
-    there are `other_steps` more."""
+    """Row `row` of some ops is far above the lower median of the other instances at its place, of
+    which there are `other_steps`."""
 
     row: int
     typical_ns: int
@@ -107,10 +107,11 @@ def outliers(
     placed = placed[np.lexsort((values_ns[placed], place[placed]))]
     group = row_numbers(place[placed])
     counts = np.bincount(group)
-    middle = np.cumsum(counts) - counts + counts // 2
-    typical_ns = values_ns[placed][middle]
+    first, middle = np.cumsum(counts) - counts, counts // 2
+    # An outlier is the longest of its place: the lower median of the others is one rank lower.
+    typical_ns = values_ns[placed][first + np.maximum(middle - 1, 0)]
     distance_ns = np.abs(values_ns[placed] - typical_ns[group])
-    spread_ns = distance_ns[np.lexsort((distance_ns, group))][middle]
+    spread_ns = distance_ns[np.lexsort((distance_ns, group))][first + middle]
     # Ops outside of steps are of group -1: the last row, without instances.
     group_of = np.full(len(place), -1, dtype=np.int64)
     group_of[placed] = group

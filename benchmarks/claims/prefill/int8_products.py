@@ -30,6 +30,7 @@ from benchmarks.claims.rows import share_of_peak, speed_up
 from benchmarks.gemm.gemm_tiles import MAX_SPLITS, Candidate, GemmWork, split_candidates
 from benchmarks.gemm.gemm_tuner import ranked
 from benchmarks.gemm.split_k_gemm import SplitKGemm
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.kernels.host.operation import KernelOperation, Launch
 from decodescope.kernels.host.tile import Tile, padded_tokens
@@ -37,7 +38,6 @@ from decodescope.kernels.host.weights import WeightMatrix, quantized_rows
 from decodescope.kernels.host.workspace import MAX_BATCH, new_workspace
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.kernels.ops.linear import Linear, linear_reference
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tiles import tile_candidates

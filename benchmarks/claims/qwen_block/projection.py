@@ -24,8 +24,9 @@ _ROUNDINGS = 6
 def race_projection(racing: Racing, subject: Subject) -> Race:
     """Both ways from the normed x of one token after the subject's, in float16."""
     parts, inputs, length = subject.parts, subject.inputs, subject.inputs.length
+    layer = parts.layers[0]
     x, device = inputs.x, inputs.x.device
-    heads, kv_heads, size = parts.heads, parts.kv_heads, parts.head_dim
+    heads, kv_heads, size = parts.heads, layer.kv_heads, layer.head_dim
     rope = rope_table(subject.model, length + 1, device)
     position = torch.tensor([length], dtype=torch.int32, device=device)
     q = torch.empty(1, heads, size, dtype=x.dtype, device=device)
@@ -38,7 +39,7 @@ def race_projection(racing: Racing, subject: Subject) -> Race:
         tile = subject.tiles["qkv"]
         return NormQkvRope(x, None, qkv, rope, position, q, keys, values, tile, space)
 
-    first = operation(parts.layers[0].qkv)
+    first = operation(layer.qkv)
     work = Work(first.bytes_moved(length))
     copies = racing.copies(work) - 1
     operations = [first, *(operation(_copied(first.qkv)) for _ in range(copies))]

@@ -27,9 +27,9 @@ from benchmarks.gemm.gemm_contenders import (
 from benchmarks.gemm.gemm_operands import GemmOperands
 from benchmarks.gemm.gemm_tiles import Candidate, measured_tile
 from benchmarks.gemm.gemm_tuner import ranked
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.analyzer.text.formatting import bytes_size, duration, significant
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
 

@@ -9,10 +9,10 @@ from torch.nn import functional
 from benchmarks.gemm.gemm_tiles import GemmWork, measured_tile, rule_tiles
 from benchmarks.gemm.split_k_gemm import SplitKGemm
 from benchmarks.kernels.operands import SEED
+from decodescope.analyzer.io.cache_folder import cache_folder
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import FP8_X, WeightMatrix, largest_value, quantized_rows
 from decodescope.kernels.host.workspace import Workspace, new_workspace
-from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 DTYPE = torch.bfloat16

@@ -17,7 +17,7 @@ from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.ending import current_ending
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, file_option, json_option, number_option
-from decodescope.cli.output import print_result, progress, say
+from decodescope.cli.output import print_result, progress, progress_option, say
 from decodescope.cli.recording import recorded, recording_writer
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ _DEFAULT_MS = 300
 )
 @file_option("--record", help="Record the metrics and the windows; decodescope open replays them.")
 @json_option
+@progress_option
 @app_options
 @given_options
 def attach(
@@ -211,7 +212,7 @@ def _window(door: "Door", plan: "WindowPlan") -> "CapturedWindow":
     from decodescope.analyzer.vocabulary.words import observer_words
     from decodescope.attach.taking import take_window
 
-    with progress(say) as stage:
+    with progress() as stage:
         window = take_window(door, plan, stage)
     for trace in window.traces:
         say(f"wrote {trace}")

@@ -17,7 +17,13 @@ from decodescope.cli.options import (
     sampling_options,
     worker_config,
 )
-from decodescope.cli.output import check_out, end_comparison, progress, say, write_comparison
+from decodescope.cli.output import (
+    check_out,
+    end_comparison,
+    progress,
+    progress_option,
+    write_comparison,
+)
 
 
 @click.command()
@@ -36,6 +42,7 @@ from decodescope.cli.output import check_out, end_comparison, progress, say, wri
     "--out", metavar="DIR", type=FILE, help="Keep the traces; write JSON, Markdown and HTML."
 )
 @json_option
+@progress_option
 def compare(
     variants: str,
     repeats: int,
@@ -45,6 +52,8 @@ def compare(
     **options: Any,
 ) -> None:
     """Measure variants in turn (A B A B ...); report which is faster, and how certain that is."""
+    from msgspec.structs import asdict
+
     from decodescope import analyzer
     from decodescope.analyzer.comparing.comparison_messages import (
         ComparisonEvent,
@@ -61,11 +70,11 @@ def compare(
         keep=out,
     )
     current_ending().finishing = "the complete rounds are being compared"
-    with progress(say) as show:
+    with progress() as show:
 
         def tell(event: ComparisonEvent) -> None:
             if isinstance(event, ComparisonProgress):
-                show(event.describe())
+                show(event.describe(), **asdict(event))
 
         comparison = compare_variants(request, tell)
         if out is not None:

@@ -31,7 +31,8 @@ class _DiffCommand(click.RichCommand):
                 spread.append(f"{_AGAINST}={arg}")
             elif arg != _AGAINST:
                 spread.append(arg)
-        if _AGAINST in args and not any(arg.startswith(f"{_AGAINST}=") for arg in spread):
+        given = any(arg.startswith(f"{_AGAINST}=") for arg in spread)
+        if _AGAINST in args and not given and not ctx.resilient_parsing:
             raise click.UsageError(f"{_AGAINST} needs at least one trace after it.", ctx)
         return super().parse_args(ctx, spread)
 

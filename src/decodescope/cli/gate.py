@@ -104,9 +104,9 @@ def gate(
     options = GivenOptions(**given_texts)
     for path, option in ((markdown, "--markdown"), (junit, "--junit")):
         check_writable(path, option, (*files, *options.files))
-    allowed = _allowed(allow, accept)
+    allowed = read_allowed(allow, accept)
     baseline = read_baseline(folder, name)
-    report = judging.gate(baseline, _subjects(files, options), allowed)
+    report = judging.gate(baseline, read_subjects(files, options), allowed)
     if markdown is not None:
         write_atomically(markdown, summary_markdown(gate_summary(report)).encode(errors="replace"))
     if junit is not None:
@@ -134,7 +134,7 @@ def _end(report: "GateReport", strict: bool) -> None:
         say(undecided)
 
 
-def _allowed(texts: Sequence[str], accepted: Sequence[str]) -> "Allowed":
+def read_allowed(texts: Sequence[str], accepted: Sequence[str]) -> "Allowed":
     from decodescope.analyzer.comparing.gate import Allowed
 
     step_percent, parts = 0.0, {}
@@ -158,7 +158,7 @@ def _percent(figure: str, text: str) -> float:
     return percent
 
 
-def _subjects(files: Sequence[Path], options: GivenOptions) -> "tuple[Subject, ...]":
+def read_subjects(files: Sequence[Path], options: GivenOptions) -> "tuple[Subject, ...]":
     from decodescope.analyzer.comparing.gate_samples import subjects_of
 
     paths = [file.resolve() for file in files]
@@ -202,7 +202,7 @@ def save(name: str, files: tuple[Path, ...], folder: Path, **given_texts: Any) -
     """
     from decodescope.analyzer.comparing.baselines import save_baseline
 
-    subjects = _subjects(files, GivenOptions(**given_texts))
+    subjects = read_subjects(files, GivenOptions(**given_texts))
     if not subjects:
         raise InputError(f"{files[0]}: has no measured runs; measure with compare --json")
     save_baseline(folder, name, subjects)

@@ -13,7 +13,9 @@ from decodescope import __version__
 from decodescope.analyzer.text.numbers import whole_number
 from decodescope.cli.analyze import analyze_command
 from decodescope.cli.attach import attach
+from decodescope.cli.cache import cache
 from decodescope.cli.compare import compare
+from decodescope.cli.completion import completion
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
 from decodescope.cli.ending import Ending, end_with
@@ -23,6 +25,7 @@ from decodescope.cli.gate import baseline, gate
 from decodescope.cli.group import DefaultToLive
 from decodescope.cli.lists import doctor, models, variants
 from decodescope.cli.live import live
+from decodescope.cli.mcp.command import mcp_command
 from decodescope.cli.open import open_files
 from decodescope.cli.run import run
 from decodescope.cli.serve import serve
@@ -47,7 +50,10 @@ COMMANDS: tuple[click.Command, ...] = (
     export,
     explain,
     serve,
+    mcp_command,
     config,
+    cache,
+    completion,
 )
 
 

@@ -94,7 +94,7 @@ def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
         return
     with WorkFolder() as folder:
         copies = {}
-        with progress() as stage:
+        with progress(piped=False) as stage:
             for number, path in enumerate(pipes):
                 copies[path] = Path(folder, str(number), "stdin" if _is_stdin(path) else path.name)
                 stage(f"reading {copies[path].name} to its end")

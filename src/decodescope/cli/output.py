@@ -1,10 +1,11 @@
 """The output of commands: data on stdout or in files, progress and messages on stderr."""
 
 import contextlib
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
 
 import rich_click as click
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
 Result = TypeVar("Result")
+_PROGRESS = "decodescope.progress"
 
 
 def print_json(structure: object) -> None:
@@ -30,6 +32,14 @@ def print_json(structure: object) -> None:
 def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> None:
     """The table of a result on stdout, as wide as the terminal, from the result's plain strings."""
     _console(sys.stdout).print(table(plain(result)))
+
+
+def table_text(result: Result, table: Callable[[Result], "RenderableType"], cells: int) -> str:
+    """The table of a result as lines of `cells` cells without styles, whatever the terminal."""
+    console = _console(io.StringIO())
+    console.width = cells
+    text = "".join(segment.text for segment in console.render(table(plain(result))))
+    return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
 
 
 def print_lines(lines: Iterable["Strip"], width: int) -> None:
@@ -119,20 +129,40 @@ def say(text: str) -> None:
     sys.stderr.write(f"{plain_line(text)}\n")
 
 
+class ShowStage(Protocol):
+    """Shows the stage that a command is at; a line of JSON has its `facts` too."""
+
+    def __call__(self, stage: str, /, **facts: object) -> None: ...
+
+
+progress_option = click.option(
+    "--progress",
+    type=click.Choice(["text", "json"]),
+    expose_value=False,
+    callback=lambda context, option, value: context.meta.update({_PROGRESS: value}),
+    help="Print each stage on stderr as a line of text or JSON. [default: a spinner on a terminal]",
+)
+
+
 @contextlib.contextmanager
-def progress(piped: Callable[[str], None] | None = None) -> Iterator[Callable[[str], None]]:
-    """Yields a function that shows the current stage: a spinner if stderr is a terminal, otherwise
-    `piped`, by default nothing."""
+def progress(piped: bool = True) -> Iterator[ShowStage]:
+    """Yields a function that shows the current stage on stderr, in the form that `progress_option`
+    names: by default a spinner on a terminal, otherwise lines of text if `piped`."""
     from rich.text import Text
 
-    messages = sys.stderr
+    context, messages = click.get_current_context(silent=True), sys.stderr
+    form = None if context is None else context.meta.get(_PROGRESS)
     console = _console(messages.styled if isinstance(messages, Messages) else messages)
-    if not console.is_terminal:
-        yield piped or (lambda stage: None)
-        return
-    # The spinner puts a stream of its own in the place of stderr, which reads escape sequences.
-    with console.status("starting") as status, contextlib.redirect_stderr(Messages(sys.stderr)):
-        yield lambda stage: status.update(Text(plain_line(stage)))
+    if form == "json":
+        yield lambda stage, /, **facts: say(encode_json({"progress": stage, **facts}).decode())
+    elif form == "text" or (piped and not console.is_terminal):
+        yield lambda stage, /, **facts: say(stage)
+    elif not console.is_terminal:
+        yield lambda stage, /, **facts: None
+    else:
+        # The spinner puts a stream of its own in the place of stderr, which reads escape sequences.
+        with console.status("starting") as status, contextlib.redirect_stderr(Messages(sys.stderr)):
+            yield lambda stage, /, **facts: status.update(Text(plain_line(stage)))
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from decodescope.cli.options import (
     variant_option,
     worker_config,
 )
-from decodescope.cli.output import library_output_to_stderr, print_result, progress
+from decodescope.cli.output import library_output_to_stderr, print_result, progress, progress_option
 
 
 @click.command()
@@ -27,6 +27,7 @@ from decodescope.cli.output import library_output_to_stderr, print_result, progr
 @sampling_options
 @json_option
 @file_option("--trace", help="Keep the profiled window (.json[.gz]).")
+@progress_option
 def run(trace: Path | None, as_json: bool, **options: Any) -> None:
     """Measure one variant's decode step and profile a window of it."""
     measure(options, trace, as_json)
@@ -40,7 +41,7 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
     require_run_packages()
     check_writable(trace, "--trace", checkpoint_files(options["model"]))
     config = worker_config(options)
-    with progress() as show, library_output_to_stderr():
+    with progress(piped=False) as show, library_output_to_stderr():
         from decodescope.variants.measuring.run import run_variant
 
         report = run_variant(config, trace, show)

@@ -19,7 +19,7 @@ from decodescope.cli.output import (
     library_output_to_stderr,
     print_result,
     progress,
-    say,
+    progress_option,
     say_written,
 )
 
@@ -51,6 +51,7 @@ from decodescope.cli.output import (
 )
 @json_option
 @output_option
+@progress_option
 def tune(
     as_json: bool,
     output: Path | None,
@@ -80,7 +81,7 @@ def tune(
     from decodescope.variants.tuning.report import tune_table
     from decodescope.variants.tuning.tile_tuning import run_tuning
 
-    with progress(say) as show, library_output_to_stderr():
+    with progress() as show, library_output_to_stderr():
         result = run_tuning(model, workload, spec.formats, show)
     if output is not None:
         write_json(output, result)

@@ -15,6 +15,7 @@ from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Change, Diff
 from decodescope.analyzer.schema.report import Report, Source
+from decodescope.analyzer.schema.step_report import StructureReport
 from tests.helpers.comparison_reports import capture_of, range_of, step_of, window_of
 
 TIMES = st.lists(st.integers(1, 2**40), min_size=1, max_size=8)
@@ -182,6 +183,36 @@ def test_steps_of_different_work_are_not_judged(one: Any, two: Any, words: str) 
     assert diff.answer.verdict == ("unknown" if words else "slower")
 
 
+@pytest.mark.parametrize(
+    ("layers", "confidence", "models", "words"),
+    [
+        (24, "exact", (None, None), ("layers 16 against 24",)),
+        (24, "exact", (None, "qwen3-8b"), ("layers 16 against 24",)),
+        (16, "exact", (None, None), ()),
+        (24, "partial", (None, None), ()),
+        (24, "exact", ("qwen3-8b", "qwen3-8b"), ()),
+    ],
+)
+def test_models_that_nobody_knows_differ_by_their_layers(
+    layers: int, confidence: Any, models: tuple[str | None, str | None], words: tuple[str, ...]
+) -> None:
+    base, other = (
+        answering(steps(ns, ns, ns, structure=structure), model=model)
+        for ns, model, structure in zip(
+            (9, 18),
+            models,
+            (
+                StructureReport("repetition", 16, 1, (9,), 1, "exact"),
+                StructureReport("repetition", layers, 1, (9,), 1, confidence),
+            ),
+            strict=True,
+        )
+    )
+    answer = diff_reports(base, other).answer
+    assert answer.differences == words
+    assert answer.verdict == ("unknown" if words else "slower")
+
+
 def test_different_gpus_are_a_difference() -> None:
     base = steps(1000, 1000, 1000)
     device = msgspec.structs.replace(base.devices[0], name="Tesla V100")
@@ -208,6 +239,16 @@ def test_several_traces_a_side_are_compared_by_the_median_one(offset: int) -> No
     slower = diff_sides(bases[:3], [scaled(1.5 * factor) for factor in factors[:3]])
     assert slower.answer.verdict == "slower"
     assert message_of(slower, "single_traces") == ""
+
+
+def test_a_trace_that_is_far_off_is_named_and_left_out() -> None:
+    far = scaled(1.6, source=Source("far.json", "kineto", 1))
+    bases = [scaled(factor) for factor in (0.998, 1.0, 1.001, 1.002)]
+    diff = diff_sides([*bases, far], [scaled(1.03 * factor) for factor in (0.999, 1.0, 1.001)])
+    assert diff.answer.verdict == "slower"
+    words = "A: a step of far.json takes x1.598 the time of the other traces of its side; the inter"
+    assert message_of(diff, "outlying_trace").startswith(words)
+    assert len(diff.answer.base_traces) == 5
 
 
 def test_traces_of_a_side_that_do_not_belong_are_named() -> None:

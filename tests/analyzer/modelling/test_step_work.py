@@ -155,8 +155,9 @@ def test_weights_of_a_step_that_touches_all_are_all_weights(name: str, batch: in
         shape = replace(shape, experts=replace(shape.experts, per_token=shape.experts.count))
     work = role_work(shape, StepShape(batch, 10 * batch), model_weights(shape, shape.dtype))
     read = sum(one.weight_bytes for one in work.values()) // shape.element_bytes
-    table = 0 if shape.tied else shape.vocabulary * shape.hidden
-    assert read - batch * shape.hidden == parameter_count(shape) - table
+    inputs = len(shape.layers) * shape.layer_input
+    table = shape.vocabulary * (inputs + (0 if shape.tied else shape.hidden))
+    assert read - batch * (shape.hidden + inputs) == parameter_count(shape) - table
     assert all(one.activation_bytes >= 0 and one.flops >= 0 for one in work.values())
 
 

@@ -12,9 +12,9 @@ import pytest
 from decodescope.analyzer import load
 from decodescope.analyzer.readers import byte_source, trace_columns
 from decodescope.analyzer.readers.nsys import database, events
-from decodescope.analyzer.readers.rocprof import process_columns
+from decodescope.analyzer.readers.rocprof import process_columns, rocpd
 from decodescope.analyzer.trace import Columns, Trace
-from tests.helpers.foreign import rocprof_files
+from tests.helpers.foreign import rocpd_files, rocprof_files
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import call, document, op
 
@@ -64,6 +64,16 @@ def rocprof(folder: Path, distinct: int, calls: bool) -> Path:
     return rocprof_files.write(folder / "results.json", process, kernels=names)
 
 
+def rocpd_database(folder: Path, distinct: int, calls: bool) -> Path:
+    process = rocprof_files.Process()
+    for at in range(ROWS):
+        process.kernel(10 * at + 10, 10 * at + 15, at + 1, kernel=at % distinct + 1)
+        if calls:
+            process.call(10 * at + 2, 10 * at + 3, at + 1)
+    names = {at + 1: name_of(at, distinct) for at in range(distinct)}
+    return rocpd_files.write(folder / "results.db", process, kernels=names)
+
+
 def held_bytes(trace: Trace) -> int:
     """Of its columns, and of its names as Python holds them."""
     values = [getattr(trace, field.name) for field in fields(trace)]
@@ -81,6 +91,7 @@ def held_bytes(trace: Trace) -> int:
         (kineto, 50, False), (kineto, 50, True), (kineto, ROWS, False),
         (nsys, 50, False), (nsys, 50, True), (nsys, ROWS, False), (nvtx, ROWS, False),
         (rocprof, 50, False), (rocprof, 50, True), (rocprof, ROWS, False),
+        (rocpd_database, 50, False), (rocpd_database, 50, True), (rocpd_database, ROWS, False),
     ],
 )  # fmt: skip
 def test_a_trace_is_held_once(
@@ -91,8 +102,9 @@ def test_a_trace_is_held_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(byte_source, "_PIECE_BYTES", 1 << 13)
-    monkeypatch.setattr(database, "_CHUNK_ROWS", 100)
-    monkeypatch.setattr(database, "_TEXT_ROWS", 100)
+    for reader, rows in ((database, 100), (rocpd, 10)):
+        monkeypatch.setattr(reader, "_CHUNK_ROWS", rows)
+        monkeypatch.setattr(reader, "TEXT_ROWS", rows)
     for module, name in (
         (trace_columns, "_JOINED_ROWS"), (events, "_NAMED_ROWS"), (process_columns, "_BLOCK_ROWS"),
     ):  # fmt: skip

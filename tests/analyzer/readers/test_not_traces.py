@@ -42,8 +42,6 @@ KNOWN = [
     (execution_trace("1.1.1-chakra.0.0.4", 500), "execution trace .*no times and no GPU ops"),
     (gzip.compress(execution_trace("1.0.1", 1), mtime=0), "execution trace"),
     (b'{"schema_version": 1, "runs": []}', "a result of decodescope, not a trace"),
-    (b"\n\x0e\x40\xd2\x09\x50\x01\x62\x06\x08\x01\x12\x02ab", "a Perfetto trace"),
-    (b"\x28\xb5\x2f\xfd" + bytes(50), "zstd -dc FILE"),
     (lzma.compress(RECORDED), "xz -dc FILE"),
     (bzip2(RECORDED), "bzip2 -dc FILE"),
     (archive("zip"), "a zip archive"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, NsysDatabase
+from decodescope.analyzer.readers.sqlite_file import MAX_TEXT_BYTES, SqliteFile
 from decodescope.analyzer.readers.trace_columns import MAX_NAME
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import codes
@@ -118,7 +118,7 @@ def test_cut_short(tmp_path: Path, share: float) -> None:
 def test_more_rows_than_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages of an index and of its table may differ."""
     path = many().write(tmp_path / "counts.sqlite")
-    monkeypatch.setattr(NsysDatabase, "count", lambda *arguments: 7)
+    monkeypatch.setattr(SqliteFile, "count", lambda *arguments: 7)
     refused(path, "'more rows than it counts'; damaged")
 
 

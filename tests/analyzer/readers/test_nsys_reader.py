@@ -32,6 +32,19 @@ def one_step() -> Export:
     return export
 
 
+def test_a_newer_schema_is_named(tmp_path: Path) -> None:
+    for version, newer in (("3.25.0", False), ("4.1.0", True), ("", False), ("9" * 5_000, True)):
+        export = Export()
+        export.kernel(10, 20, 1)
+        export.add("META_DATA_EXPORT", name="EXPORT_SCHEMA_VERSION", value=version)
+        trace = load(export.write(tmp_path / f"{newer}{len(version)}.sqlite"))
+        assert len(trace.ops) == 1
+        said = [one.message for one in trace.findings if one.code == "newer_schema"]
+        assert len(said) == newer
+        if version == "4.1.0":
+            assert said[0].startswith("the export has schema 4.1.0; known are those up to 3.x")
+
+
 def test_one_step(tmp_path: Path) -> None:
     trace = load(one_step().write(tmp_path / "a.sqlite"))
     assert trace.ops.start_ns.tolist() == [30, 70, 80]

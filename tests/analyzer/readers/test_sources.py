@@ -21,7 +21,7 @@ from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import Trace
-from tests.helpers.foreign import rocprof_files
+from tests.helpers.foreign import rocpd_files, rocprof_files
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import DATA, RECORDED, call, document, op
 
@@ -36,17 +36,19 @@ def nsys_export(path: Path) -> bytes:
     return export.write(path).read_bytes()
 
 
-@pytest.fixture(params=["kineto", "nsys-sqlite", "rocprof-json", "recording"])
+@pytest.fixture(params=["kineto", "nsys-sqlite", "rocprof-json", "rocpd", "recording"])
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
     """A file of each format."""
     if request.param == "kineto":
         return RECORDED
     if request.param == "recording":
         return bundled_recordings()[0].read_bytes()
-    if request.param == "rocprof-json":
+    if request.param.startswith("roc"):
         process = rocprof_files.Process()
         process.call(10, 20, 1)
         process.kernel(30, 40, 1)
+        if request.param == "rocpd":
+            return rocpd_files.write(tmp_path / "made.db", process).read_bytes()
         return rocprof_files.document(process)
     return nsys_export(tmp_path / "made.sqlite")
 
@@ -189,15 +191,6 @@ def test_the_head_is_read_again(tmp_path: Path) -> None:
 def test_a_device_without_bytes_is_one_line() -> None:
     with pytest.raises(TraceError, match=r"^/dev/null: gave no bytes"):
         load("/dev/null")
-
-
-def test_a_rocpd_database_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "results.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE rocpd_kernel_dispatch_00 (id INTEGER)")
-    connection.close()
-    with pytest.raises(TraceError, match=r"rocpd database of rocprofv3.*--output-format json"):
-        load(path)
 
 
 def test_events_on_one_line_after_a_mark_keep_their_times(tmp_path: Path) -> None:

@@ -81,6 +81,34 @@ def test_two_ranks_on_one_clock() -> None:
     assert report.health.unlinked_gpu_ops == 0
 
 
+@pytest.mark.parametrize(
+    ("lengths_ms", "base_ms", "says"),
+    [
+        ((10, 30), (0, 0), "together, rank 1 alone 30.0 ms, rank 0 10.0 ms"),
+        ((30, 30), (0, 15), "all ranks cover 15.0 ms together, rank 0 alone 30.0 ms"),
+        ((30, 28), (0, 1), ""),
+    ],
+)
+def test_windows_that_are_unlike_are_said(
+    lengths_ms: tuple[int, int], base_ms: tuple[int, int], says: str
+) -> None:
+    traces = [
+        rank_trace(
+            rank,
+            base=BASE + 10**6 * base_ms[rank],
+            events=[op(0, 50, 5), op(10**6 * length - 50, 10**6 * length, 6)],
+        )
+        for rank, length in enumerate(lengths_ms)
+    ]
+    merged = merge_ranks(traces)
+    assert merged.merged is not None
+    found = [one for one in merged.merged.findings if one.code == "unlike_windows"]
+    assert len(found) == bool(says)
+    assert all(says in one.message for one in found)
+    if says:
+        assert analyze(merged.merged).report.health.status == "degraded"
+
+
 def test_files_without_a_rank_are_numbered_in_their_order() -> None:
     ranks = merge_ranks([rank_trace(None), rank_trace(None, base=BASE + 1)])
     assert ([rank for rank, _ in ranks.ranks], of(ranks.findings)) == ([0, 1], [])

@@ -111,6 +111,15 @@ def test_a_long_launch_and_a_late_start_in_our_recordings(path: Path, data: st.D
     planted(analysis, begun_late(trace, first, HOLD_NS), HOLD_NS, late)
 
 
+@pytest.mark.parametrize("call", [4, 86, 231])
+def test_a_late_start_where_other_steps_differ_most(call: int) -> None:
+    """Before this op, the three steps have gaps of 20, 0 and 11 µs, or ones as far apart."""
+    (path,) = (path for path in RECORDINGS if path.stem.endswith("-fused"))
+    analysis = clean(path)
+    first = int((analysis.trace.ops.launch == call).argmax())
+    planted(analysis, begun_late(analysis.trace, first, HOLD_NS), HOLD_NS, "late_start")
+
+
 @pytest.mark.parametrize(
     ("name", "ns"), [*((name, HOLD_NS) for name in CAUSES), (None, 60_000_000)]
 )

@@ -107,6 +107,29 @@ def test_the_first_replay_and_a_later_launch_differ() -> None:
     assert (late.cause, late.step) == ("first_replay", 0)
 
 
+@pytest.mark.parametrize(
+    ("gaps_us", "usual_us"),
+    [((30, 10), 10), ((30, 10, 20), 20), ((40, 30, 10, 20), 20), ((50, 40, 30, 10, 20), 30)],
+)
+def test_what_is_usual_is_the_lower_median_of_the_other_steps(
+    gaps_us: tuple[int, ...], usual_us: int
+) -> None:
+    """The gap before the second kernel of a step, and 20 ms of it in the last but one."""
+    lengths_us = (*gaps_us[:-1], 20_000, gaps_us[-1])
+    events, at = [], 1_000
+    for step, gap_us in enumerate(lengths_us):
+        for kernel, wait_us in ((0, 1), (1, gap_us)):
+            at, number = at + wait_us * 1_000, 2 * step + kernel + 1
+            events.append(call(at - 900, at - 100, number))
+            events.append(op(at, at + 1_000_000, number, name=f"kernel{kernel}"))
+            at += 1_000_000
+        events.append(span(at - 1_900_000 - gap_us * 1_000, at - 100, f"decode_step_{step}"))
+    found = only(analyzed(trace_of(*events)).report)
+    assert found.step == len(lengths_us) - 2
+    assert found.ns == (20_000 - usual_us) * 1_000
+    assert f"{len(gaps_us)} other steps" in found.evidence
+
+
 def test_what_the_device_does_is_named() -> None:
     trace = trace_of(*steps(5))
     clean = analyzed(trace).report

@@ -72,7 +72,7 @@ def test_no_headline_of_a_trace_with_ops_says_unknown(changes: dict[str, Any], s
 
 def test_a_trace_without_ops_has_a_headline() -> None:
     assert lines_of(Answer()) == lines_of(Answer())
-    assert (lines_of(Answer()).headline, lines_of(Answer()).reasons) == ("no GPU ops", ())
+    assert (lines_of(Answer()).headline, lines_of(Answer()).reasons) == ("no timed GPU ops", ())
 
 
 def test_the_reason_that_decides_is_the_first() -> None:

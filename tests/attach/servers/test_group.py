@@ -12,7 +12,7 @@ import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
-from decodescope.attach.servers import group_door, server_door
+from decodescope.attach.servers import group_door, opening, server_door
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
@@ -21,6 +21,7 @@ from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
 from decodescope.attach.servers.opening import open_servers
 from decodescope.attach.servers.server_door import ServerDoor
+from decodescope.attach.servers.tokens import Token
 from tests.helpers.scripted_door import ScriptedDoor, metrics
 from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.engines import Sglang, llama_cpp
@@ -268,6 +269,25 @@ def test_urls_and_folders_that_do_not_fit_are_one_line(two: Servers, tmp_path: P
         open_servers([two.urls[0], f"{two.urls[0]}/v1"], [], None, silent)
     with pytest.raises(InputError, match=r"give one for each URL, .* these are 1 for 2"):
         open_servers(two.urls, [tmp_path], None, silent)
+
+
+def test_a_token_that_others_can_read_on_its_way_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent_one = EngineServer("unknown", None, None, None, None, problem="silent")
+    monkeypatch.setattr(opening, "recognise", lambda client: silent_one)
+    remote, here = "http://10.0.0.9:8000", ["http://127.0.0.1:1", "http://[::1]:2"]
+    safe = ["https://10.0.0.9:8001", "http://localhost:3", *here]
+    line = f"the token goes unencrypted to {remote}; use https, or a tunnel"
+    for urls, token, lines in (
+        ([remote], Token("Bearer t"), [line]),
+        ([remote, *safe], Token("Bearer t"), [line]),
+        (safe, Token("Bearer t"), []),
+        ([remote, *safe], None, []),
+    ):
+        said = list[str]()
+        with open_servers(urls, [], token, said.append):
+            assert said == lines
 
 
 def test_closing_ends_the_windows_of_all(two: Servers, tmp_path: Path) -> None:

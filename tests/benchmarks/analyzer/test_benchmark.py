@@ -85,7 +85,11 @@ def test_the_benchmark_measures_separate_processes() -> None:
 
 
 def test_the_ranks_of_one_run_are_measured_together() -> None:
-    result = run_analyzer_benchmark(SOURCE, repeats=1, events=1500, ranks=3)
+    result = run_analyzer_benchmark(SOURCE, repeats=1, events=1500, ranks=3, cache=True)
+    assert result.cache is not None
+    assert result.cache.kept_bytes == 0  # these are few events
+    assert result.cache.first_command_ns.min > result.cache.read_ns.min > 0
+    assert "with a cache, of 0 MB" in table_of(result)
     ranks = result.ranks
     assert ranks is not None
     assert (ranks.ranks, ranks.events, ranks.target_command_ns) == (3, 1500, None)

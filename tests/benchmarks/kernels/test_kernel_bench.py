@@ -330,7 +330,8 @@ def test_a_presets_shapes_need_no_weights() -> None:
     parts = shape_model(resolve_model("llama-3.1-8b@random"), 1, torch.bfloat16, "cpu", FUSED)
     assert parts.embedding.data.is_meta
     assert (parts.hidden, parts.intermediate, parts.vocab) == (4096, 14336, 128256)
-    assert (parts.heads, parts.kv_heads, parts.head_dim, len(parts.layers)) == (32, 8, 128, 32)
+    layer = parts.layers[0]
+    assert (parts.heads, layer.kv_heads, layer.head_dim, len(parts.layers)) == (32, 8, 128, 32)
     tiny = shape_model(resolve_model("tiny"), 1, torch.float32, "cpu", FUSED)
     assert (tiny.hidden, len(tiny.layers)) == (256, 4)
 

@@ -11,6 +11,8 @@ import pytest
 from benchmarks.claims.report import ClaimsReport
 from benchmarks.counters.counter_check import SLOWER
 from benchmarks.counters.counter_figures import Quantiles, Reason, VariantFigures
+from benchmarks.gate.gate_accuracy import Change, Kind
+from benchmarks.gate.noise_shapes import Simulated
 from benchmarks.report.claims import read_reports
 from benchmarks.report.comparisons import variant
 from benchmarks.report.documents import COMMAND, PLOTS, ROOT, documents, with_results
@@ -168,6 +170,40 @@ def _page(found: dict[Path, str], name: str) -> str:
 
 def quantiles(value: float) -> Quantiles:
     return Quantiles(value * 0.9, value, value * 1.1)
+
+
+def test_a_record_of_the_gate_is_a_section_and_without_one_there_is_none(records, reports):
+    page = _page(documents(records, reports), "comparisons")
+    assert ("gate-accuracy" in records) == ("## Gates" in page)
+    changes = (Change(0, 0.01, 0.04, 0.95), Change(3, 0.985, 0.0, 0.015))
+    kind = Kind(
+        "eager", {"model": "tiny"}, 3, 20, (1_600_000, 1_000_000, 1_500_000), 0.456, 1.2, changes
+    )
+    simulated = [
+        Simulated(shape, noise, traces, alarms, found)
+        for shape, noise, traces, alarms, found in (
+            ("normal", 0.5, (5, 7), 0.02, 1.0),
+            ("normal", 1.25, (5, 7), 0.02, 0.9),
+            ("clocks", 0.5, (5, 7), 0.024, 0.8),
+            ("normal", 0.5, (2, 2), 0.5, 0.3),
+            ("normal", 1.25, (2, 2), 0.5, 0.1),
+        )
+    ]
+    record = {
+        "draws": 321,
+        "traces_a_side": 5,
+        "kinds": [kind],
+        "simulated": simulated,
+        "environment": records["app-costs"]["environment"],
+    }
+    planted = {**records, "gate-accuracy": msgspec.json.decode(msgspec.json.encode(record))}
+    page = _page(documents(planted, reports), "comparisons")
+    assert "321 [gates](../gates.md) of 5 traces a side" in page
+    assert "| traces | step | noise | +0 % | +3 % |\n|---|---|---|---|---|\n" in page
+    assert "| 3 of eager | 1.50 ms | 0.46 % | 1.0 | 98.5 |\n" in page
+    assert "noise of 2 shapes, 2.4 % at most" in page
+    assert "| traces a side | 0.5 % | 1.25 % |\n|---|---|---|\n" in page
+    assert "| 5, 7 | 100.0 | 90.0 |\n| 2, 2 | 30.0 | 10.0 |\n" in page
 
 
 def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(records, reports):

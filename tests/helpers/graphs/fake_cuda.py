@@ -2,9 +2,9 @@
 
 import importlib.util
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,12 +21,18 @@ class FakeCuda:
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.capturing: int | None = None
+        self.annotating = self.refuses_annotations = False
         self.replayed: list[int] = []
         self._used: set[int] = set()
 
     @contextmanager
-    def capture(self, graph: Any, capture_error_mode: str) -> Iterator[None]:
+    def capture(
+        self, graph: Any, capture_error_mode: str, enable_annotations: bool = False
+    ) -> Iterator[None]:
         assert capture_error_mode == "thread_local"
+        if enable_annotations and self.refuses_annotations:
+            raise RuntimeError("no annotations today")
+        self.annotating = enable_annotations
         self.capturing, self.nodes = self._number(), []
         try:
             yield
@@ -119,6 +125,35 @@ class FakeAnnotations:
         if point == self.fails_at:
             LOGGER.error("failed at %s", point)
             raise RuntimeError(f"failed at {point}")
+
+
+class LaterAnnotations:
+    """What later versions of torch do: captures that ask for notes have them, texts are names, and
+    the notes are read-only."""
+
+    def __init__(self, cuda: FakeCuda) -> None:
+        self._cuda = cuda
+        self._noted = FakeAnnotations(cuda)
+        self.resolve_pending_annotations = self._noted.resolve_pending_annotations
+        self.remap_to_exec_graph = self._noted.remap_to_exec_graph
+        self._is_tools_id_unavailable = self._noted._is_tools_id_unavailable
+
+    @contextmanager
+    def mark_kernels(self, annotation: str, *, backward: bool = True) -> Iterator[None]:
+        if self._cuda.annotating:
+            with self._noted.mark_kernels(annotation):
+                yield
+        else:
+            yield
+
+    def get_kernel_annotations(self) -> Mapping[int, list[Any]]:
+        notes = self._noted.notes
+        return MappingProxyType({node: [{"name": one[-1]["str"]}] for node, one in notes.items()})
+
+    def remove_kernel_annotations(self, exec_graph_ids: Iterable[int]) -> None:
+        gone = set(exec_graph_ids)
+        for node in [one for one in self._noted.notes if one >> 32 in gone]:
+            del self._noted.notes[node]
 
 
 def torchs_own(cuda: FakeCuda) -> ModuleType | None:

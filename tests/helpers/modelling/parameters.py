@@ -1,6 +1,6 @@
 """How many parameters a model has, by the matrices and vectors of its layers."""
 
-from decodescope.analyzer.modelling.matrices import layer_weights, norm_size
+from decodescope.analyzer.modelling.matrices import inputs_matrix, layer_weights, norm_size
 from decodescope.analyzer.modelling.shape import ModelShape
 
 
@@ -10,6 +10,8 @@ def parameter_count(shape: ModelShape) -> int:
     Layers for the prediction of further tokens (`num_nextn_predict_layers`) do not count.
     """
     total = (1 if shape.tied else 2) * shape.vocabulary * shape.hidden + norm_size(shape)
+    inputs = inputs_matrix(shape)
+    total += inputs.rows * (shape.vocabulary + inputs.columns) + shape.layer_input
     kinds = shape.kinds()
     for kind in set(kinds):
         matrices, vectors = layer_weights(shape, kinds.index(kind))

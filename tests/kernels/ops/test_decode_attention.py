@@ -152,7 +152,7 @@ def test_every_ratio_of_query_to_kv_heads(group: int, dtype: torch.dtype, device
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("head_dim", [32, 34, 64, 80, 96, 128, 254, 256])
+@pytest.mark.parametrize("head_dim", [32, 34, 64, 80, 96, 128, 254, 256, 512])
 def test_every_head_dim(head_dim: int, dtype: torch.dtype, device: str) -> None:
     assert_right(attention(device, dtype, head_dim=head_dim, position=41, capacity=42))
 
@@ -325,7 +325,7 @@ test_refuses_what_it_cannot_do = refuses(
             (replace(attention("cpu", kv_heads=2, group=1), **change).run, complaint)
             for change, complaint in REFUSED
         ),
-        *((attention("cpu", head_dim=size).run, "head_dim") for size in (30, 33, 258)),
+        *((attention("cpu", head_dim=size).run, "head_dim") for size in (30, 33, 514)),
         (attention("cpu", batch=65).run, "1 to 64"),
     ]
 )

@@ -41,11 +41,15 @@ def test_adds_the_product(
     assert torch.equal(residual, again)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("batch", "splits"), [(1, 1), (1, 3), (3, 1), (3, 2)])
-def test_what_does_not_add_overwrites(batch: int, splits: int, inputs, assert_close) -> None:
-    make = inputs(torch.float32)
+def test_what_does_not_add_overwrites(
+    batch: int, splits: int, dtype: torch.dtype, inputs, assert_close
+) -> None:
+    make = inputs(dtype)
     x, weight = make.random(batch, 100), make.weight(9, 100, scaled=True, biased=True)
-    out, workspace = make.poisoned(batch, 9), make.workspace(2000, 2)
+    # As the logits of a sigmoid router.
+    out, workspace = make.poisoned(batch, 9).float(), make.workspace(2000, 2)
     tile = Tile(16, 16, splits=splits)
     operation = LinearResidual(x, weight, out, tile, workspace, adds=False)
     operation.launch()

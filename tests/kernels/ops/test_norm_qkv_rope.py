@@ -141,6 +141,49 @@ def test_q_and_the_new_rows(
     assert_reset(case.workspace)
 
 
+@pytest.mark.parametrize("rows_of_v", [True, False])
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[4], SHAPES[5], SHAPES[13]])
+def test_v_has_a_norm_without_a_weight_and_may_be_k(
+    shape: Shape, rows_of_v: bool, inputs, assert_close, assert_reset
+) -> None:
+    make = inputs(torch.float32)
+    case = Case(make, shape, 1, qk=True)
+    assert case.qk_norm is not None
+    case.qk_norm = replace(case.qk_norm, norms_v=True)
+    if not rows_of_v:
+        rows = shape.rows - shape.kv_heads * shape.head_dim
+        case.qkv = make.weight(rows, shape.hidden, scaled=True, biased=True)
+    heads = shape.heads + 2 * shape.kv_heads
+    case.workspace = make.workspace(heads * shape.head_dim * shape.batch, heads)
+    case.assert_right(assert_close)
+    assert_repeats(case)
+    assert_reset(case.workspace)
+    if not rows_of_v:
+        # The reference: V is what K is before its norm and rotation.
+        parts = case.qkv.data, case.qkv.scale, case.qkv.bias
+        first = shape.heads * shape.head_dim
+        whole = WeightMatrix(*(torch.cat((one, one[first:])) for one in parts if one is not None))
+        expected, case.qkv = case.expected(1), whole
+        assert all(map(torch.equal, case.expected(1), expected))
+
+
+@pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[5]])
+def test_without_rows_of_k_only_q_is_written(
+    shape: Shape, qk: bool, inputs, assert_close, assert_reset
+) -> None:
+    make = inputs(torch.float32)
+    case = Case(make, shape, 1, qk=qk)
+    expected = case.expected(1)[0]
+    rows = slice(shape.heads * shape.head_dim)
+    parts = (None if one is None else one[rows] for one in case.qkv.pointers)
+    case.qkv = WeightMatrix(*parts)
+    q, *caches = case.run()
+    assert_close(q, expected)
+    assert all(cache.isnan().all() for cache in caches)
+    assert_reset(case.workspace)
+
+
 @pytest.mark.parametrize(
     ("format", "dtype"), [*zip(("fp8_e4m3", "fp8_e5m2", "int8"), DTYPES, strict=True)]
 )

@@ -48,6 +48,19 @@ def test_what_is_added_is_normed_first(
     assert relative_error(out, rms_norm_reference(both, norm)) < LIMITS[dtype]
 
 
+@pytest.mark.parametrize("dtype", list(LIMITS))
+def test_the_sum_is_multiplied_by_a_factor(dtype: torch.dtype, device: str) -> None:
+    x = random(3, 70, dtype=dtype, device=device)
+    residual = random(3, 70, seed=1, dtype=dtype, device=device)
+    norms = [Norm(random(70, seed=seed, dtype=dtype, device=device), 1e-5) for seed in (2, 3)]
+    factor, out = torch.tensor([0.37], dtype=dtype, device=device), poisoned(x)
+    added = rms_norm_reference(x, norms[0])
+    expected = (residual.double() + added) * factor.double()
+    RmsNormResidual(x, residual, norms[1], out, norms[0], factor).launch()
+    assert relative_error(residual, expected) < LIMITS[dtype]
+    assert relative_error(out, rms_norm_reference(residual, norms[1])) < LIMITS[dtype]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_sum_is_bitwise_that_of_pytorch(dtype: torch.dtype, device: str) -> None:
     x = random(3, 100, dtype=dtype, device=device)

@@ -1,6 +1,7 @@
 """What a folder lists, and how a path is completed."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from decodescope.analyzer.readers.reading import format_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.model.shelf import FOLDER, FileEntry, Shelf, folder_of, listing, look
 from tests.helpers.foreign import rocprof_files
+from tests.helpers.foreign.proton_files import tree
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -22,13 +24,19 @@ def test_every_format_is_recognised_by_its_first_bytes(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "toml").write_text("[tool]\nx = 1")
     (tmp_path / "db").write_bytes(b"SQLite format 3\x00" + bytes(100))
+    (tmp_path / "a.nsys-rep").write_bytes(b"report")
+    (tmp_path / "tree").write_text(json.dumps(tree()))
+    (tmp_path / "pftrace").write_bytes(b"\n\x0e\x40\xd2\x09\x50\x01\x62\x06\x08\x01\x12\x02ab")
     (tmp_path / "zip").write_bytes(b"PK\x03\x04" + bytes(100))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b'{"traceEvents": []}')[:-3])
     found = {
         "rocprof": rocprof_files.write(tmp_path / "7_results.json", process),
         "recording": bundled_recordings()[0],
         "kineto": DATA / "cpu_two_blocks.json.gz",
-        "nsys": tmp_path / "db",
+        "sqlite": tmp_path / "db",
+        "nsys": tmp_path / "a.nsys-rep",
+        "proton": tmp_path / "tree",
+        "perfetto": tmp_path / "pftrace",
     }
     assert {name: format_of(Path(path)) for name, path in found.items()} == {n: n for n in found}
     assert [format_of(tmp_path / one) for one in ("toml", "zip")] == ["", ""]

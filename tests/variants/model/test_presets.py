@@ -5,13 +5,15 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.shape import StepShape
 from decodescope.analyzer.modelling.step_work import role_work
+from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.model_costs import captured_model
 from decodescope.variants.model.mxfp4_experts import packed_experts
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
-from decodescope.variants.model.workload_costs import weight_bytes_read
+from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from tests.helpers.recordings import capture
 
 # Parameter counts as the model cards give them.
@@ -26,6 +28,8 @@ PUBLISHED = {
     "phi-4-mini": 3_836_021_760,
     "olmo-2-1b": 1_484_916_736,
     "gemma-3-4b": 3_880_263_168,
+    "gemma-4-e2b": 4_628_569_344,
+    "gemma-4-31b": 30_697_345_280,
     "gpt-oss-20b": 20_914_757_184,
 }
 
@@ -55,7 +59,7 @@ def test_transformers_builds_the_same_shape(name: str) -> None:
     names = dict(model.model.layers[0].named_parameters())
     biased = preset.config["model_type"] in ("qwen2", "gpt_oss")
     assert ("self_attn.q_proj.bias" in names) == biased
-    normed = preset.config["model_type"].startswith(("qwen3", "olmo", "gemma3"))
+    normed = preset.config["model_type"].startswith(("qwen3", "olmo", "gemma3", "gemma4"))
     assert ("self_attn.q_norm.weight" in names) == normed
 
 
@@ -76,3 +80,12 @@ def test_the_limit_of_a_run_counts_the_weights_that_a_step_reads(name: str, vari
     assert model is not None
     work = role_work(model.shape, StepShape(1, 129), model.weights)
     assert sum(role.weight_bytes for role in work.values()) == read
+
+
+@pytest.mark.parametrize("name", list(PUBLISHED))
+def test_the_limit_of_a_run_counts_the_k_and_v_of_every_layer(name: str) -> None:
+    """At a length that is inside every window."""
+    shape = read_model_config(presets()[name].hub_id)
+    work = role_work(shape, StepShape(3, 3 * 100), model_weights(shape))
+    kv = KvBytes(built(name).config, batch=3, element_bytes=2)
+    assert sum(role.kv_bytes for role in work.values()) == kv.at(100)

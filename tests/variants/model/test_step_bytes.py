@@ -70,6 +70,16 @@ def test_of_experts_those_that_are_chosen_in_expectation_are_read(
     assert float(read) == pytest.approx(touched_experts(7, 3, batch))
 
 
+def test_of_every_embedding_table_a_row_is_read() -> None:
+    model = families.build("gemma4-inputs")
+    expected = 3 * 4 * (99 + 4 * 24)
+    for name, parameter in model.named_parameters():
+        # The other table is the head's too.
+        if name != "model.embed_tokens_per_layer.weight":
+            expected += parameter.nbytes
+    assert weight_bytes_read(model, 3) == expected
+
+
 def test_kv_bytes_by_hand() -> None:
     config = AutoConfig.for_model(**presets()["llama-3.2-1b"].config)
     kv = KvBytes(config, batch=3, element_bytes=2)

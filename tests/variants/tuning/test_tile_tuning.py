@@ -111,7 +111,7 @@ def test_steps_are_launched_at_one_position_over_random_rows(spec: str, device: 
     step = build_fused(VariantSpec.parse(spec), small_model(device), WORKLOAD, device)
     launch = launches_of(step, 23)(step.plan.tiles)
     for cache in (step.plan.cache.k, step.plan.cache.v):
-        assert cache.float().std() > 0.9
+        assert all(one.float().std() > 0.9 for one in cache)
         assert not torch.equal(cache[0].float(), cache[-1].float())
     launch()
     launch()

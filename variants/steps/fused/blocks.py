@@ -28,17 +28,33 @@ class DenseMlp:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerInputs:
+    """The inputs of all layers [layers, width]: row of `table` + norm(projection(embedding))."""
+
+    table: WeightMatrix
+    projection: WeightMatrix
+    norm: Norm
+
+    @property
+    def width(self) -> int:
+        return len(self.norm.weight)
+
+
+@dataclass(frozen=True, slots=True)
 class FusedLayer:
     """One decoder layer. Norms are before its two parts, after them (before what they give is added
     to the residual stream), or both.
 
-    `qkv` holds the rows of all Q heads, then all K heads, then all V heads. `window` is the number
-    of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
-    `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn. In
-    a `parallel` layer the MLP reads what attention reads, after a centered norm. `shared` is an MLP
-    of all tokens beside the experts; `shared_gate` of one row makes the logit of a sigmoid that its
-    output is multiplied by. `sinks` [heads] are logits of the softmax without a token
-    (`DecodeAttention`).
+    `qkv` holds the rows of all Q heads, then all K heads, then all V heads. Without the last, V is
+    what K is before its norm; without both, attention reads K and V of layer `kv_from`. `kv_heads`
+    and `head_dim` are those of its attention. `window` is the number of tokens a query sees, its
+    own included; None: all. `rope` is the kind of layers, as in `layer_types`, with whose rotation
+    Q and K turn: "" where all layers have one, None: no turn. In a `parallel` layer the MLP reads
+    what attention reads, after a centered norm. `shared` is an MLP of all tokens beside the
+    experts; `shared_gate` of one row makes the logit of a sigmoid that its output is multiplied by.
+    `sinks` [heads] are logits of the softmax without a token (`DecodeAttention`). `own_input`
+    follows the MLP: up is the layer's input, and what it adds has a norm. The layer's result is
+    multiplied by `factor` [1].
     """
 
     input_norm: Norm | None
@@ -55,11 +71,27 @@ class FusedLayer:
     sinks: torch.Tensor | None = None
     shared: DenseMlp | None = None
     shared_gate: WeightMatrix | None = None
+    own_input: DenseMlp | None = None
+    own_input_norm: Norm | None = None
+    factor: torch.Tensor | None = None
+    kv_from: int | None = None
+    kv_heads: int = 0
+    head_dim: int = 0
+
+    @property
+    def written_heads(self) -> int:
+        """KV heads of which it makes K and V."""
+        return self.kv_heads if self.kv_from is None else 0
+
+    @property
+    def qkv_parts(self) -> int:
+        """3 if `qkv` has rows of Q, K and V, 2 of Q and K, 1 of Q."""
+        return 1 + (self.qkv.rows - self.o.columns) // (self.kv_heads * self.head_dim)
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
-        shared = () if self.shared is None else self.shared.matrices
-        return self.qkv, self.o, *self.mlp.matrices, *shared
+        mlps = (each for each in (self.mlp, self.shared, self.own_input) if each is not None)
+        return self.qkv, self.o, *(matrix for mlp in mlps for matrix in mlp.matrices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +105,11 @@ class FusedModel:
     final_norm: Norm
     head: WeightMatrix
     heads: int
-    kv_heads: int
-    head_dim: int
     scale: float
     dtype: torch.dtype
     score_cap: float | None = None
     logit_cap: float | None = None
+    layer_inputs: LayerInputs | None = None
 
     @property
     def device(self) -> torch.device:
@@ -95,9 +126,17 @@ class FusedModel:
         return max(mlp.width for mlp in mlps if mlp is not None)
 
     @property
+    def other_heads(self) -> FusedLayer | None:
+        """A layer whose K and V have other heads than those of the first; None if all are alike."""
+        first = self.layers[0]
+        sizes = first.kv_heads, first.head_dim
+        return next((each for each in self.layers if (each.kv_heads, each.head_dim) != sizes), None)
+
+    @property
     def dense(self) -> DenseMlp | None:
-        """The MLP of the first layer that has a dense one; all dense ones are of one size."""
-        return next((each.mlp for each in self.layers if isinstance(each.mlp, DenseMlp)), None)
+        """The widest MLP of the layers that have a dense one."""
+        mlps = (each.mlp for each in self.layers if isinstance(each.mlp, DenseMlp))
+        return max(mlps, key=lambda mlp: mlp.width, default=None)
 
     @property
     def shared(self) -> DenseMlp | None:

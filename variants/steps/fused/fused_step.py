@@ -103,7 +103,7 @@ class FusedStep(DecodeStep):
                 for each in plan.parts.mixtures
             ]
         )
-        element_bytes = plan.cache.k.element_size()
+        element_bytes = plan.cache.k[0].element_size()
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
     @property
@@ -133,7 +133,7 @@ class FusedStep(DecodeStep):
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
-        scales = self.plan.cache.all_scales or ()
+        scales = [scale for layer in self.plan.cache.all_scales for scale in layer]
         return super().kv_bytes_read(position) + sum(scale.nbytes for scale in scales)
 
     def warm_up(self) -> None:

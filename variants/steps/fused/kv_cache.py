@@ -29,21 +29,20 @@ _MOST_EXPONENT = 126
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
-    """`k` (rotated) and `v`: [layers, batch, KV heads, capacity, head_dim] in the model's dtype or
-    in float8; `all_scales` float32 [layers, batch, KV heads] each, None without scales."""
+    """`k` (rotated) and `v` of each layer: [batch, KV heads, capacity, head_dim] in the model's
+    dtype or in float8, the same for layers that share them; `all_scales` float32 [batch, KV heads]
+    each, none without scales."""
 
-    k: torch.Tensor
-    v: torch.Tensor
-    all_scales: KvScales | None = None
+    k: tuple[torch.Tensor, ...]
+    v: tuple[torch.Tensor, ...]
+    all_scales: tuple[KvScales, ...] = ()
 
     def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V of one layer, [batch, KV heads, capacity, head_dim] each."""
         return self.k[index], self.v[index]
 
     def scales(self, index: int) -> KvScales | None:
-        if self.all_scales is None:
-            return None
-        return KvScales(self.all_scales.k[index], self.all_scales.v[index])
+        return self.all_scales[index] if self.all_scales else None
 
     def fill(self, index: int, keys: torch.Tensor, values: torch.Tensor, length: int) -> None:
         """Store positions up to `length` - 1 of one layer from what a prefill of that length holds:
@@ -92,13 +91,19 @@ def new_kv_cache(
     parts: FusedModel, batch: int, capacity: int, format: KvFormat | None = None
 ) -> KvCache:
     """An empty cache in `format`; None: the model's dtype."""
-    heads = (len(parts.layers), batch, parts.kv_heads)
-    shape = (*heads, capacity, parts.head_dim)
     dtype = parts.dtype if format is None else NARROW_DTYPES[format]
-    k, v = (torch.zeros(shape, dtype=dtype, device=parts.device) for _ in range(2))
-    if format != "fp8_e4m3":
-        return KvCache(k, v)
-    return KvCache(k, v, KvScales(*torch.ones(2, *heads, device=parts.device)))
+    rows: list[torch.Tensor] = []
+    scales: list[KvScales] = []
+    for layer in parts.layers:
+        if layer.kv_from is None:
+            shape = (2, batch, layer.kv_heads, capacity, layer.head_dim)
+            rows.append(torch.zeros(shape, dtype=dtype, device=parts.device))
+            scales.append(KvScales(*torch.ones(shape[:3], device=parts.device)))
+        else:
+            rows.append(rows[layer.kv_from])
+            scales.append(scales[layer.kv_from])
+    k, v = (tuple(each[index] for each in rows) for index in range(2))
+    return KvCache(k, v, tuple(scales) if format == "fp8_e4m3" else ())
 
 
 class _Filling(DynamicCache):  # type: ignore[misc]
@@ -138,7 +143,8 @@ def prefill(model: Any, ids: torch.Tensor, cache: KvCache) -> torch.Tensor:
     """
     past = _Filling(model.config, cache, ids.shape[1])
     output = model(input_ids=ids, past_key_values=past, use_cache=True, logits_to_keep=1)
-    if past.filled != list(range(cache.k.shape[0])):
-        raise ValueError(f"{len(past.filled)} layers: this cache has {cache.k.shape[0]}")
+    layers = len({one.data_ptr() for one in cache.k})
+    if past.filled != list(range(layers)):
+        raise ValueError(f"{len(past.filled)} layers: this cache has {layers}")
     logits: torch.Tensor = output.logits
     return logits[:, -1]

@@ -26,10 +26,11 @@ def norm_plus_one(module: Any) -> Norm:
 
 
 def qk_norm_of(attention: Any, norm: Callable[[Any], Norm] = norm_of) -> QkNorm | None:
-    """The norms of Q and K, None if the attention has none."""
+    """The norms of Q and K, None if the attention has none. One that makes no K norms Q alone."""
     if not hasattr(attention, "q_norm"):
         return None
-    q, k = norm(attention.q_norm), norm(attention.k_norm)
+    q = norm(attention.q_norm)
+    k = norm(attention.k_norm) if hasattr(attention, "k_norm") else q
     return QkNorm(q.weight, k.weight, q.eps)
 
 

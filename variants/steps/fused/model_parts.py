@@ -1,5 +1,6 @@
 """Reads a transformers model as blocks, by its family."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,20 +24,26 @@ def fused_model(model: Any) -> FusedModel:
     decoder = model.model
     windows = layer_windows(model.config)
     family = families()[model.config.model_type]
-    layers = tuple(map(family.layer, decoder.layers, windows))
+    heads = int(model.config.num_attention_heads)
+    layers = tuple(
+        replace(
+            family.layer(layer, window),
+            kv_heads=heads // layer.self_attn.num_key_value_groups,
+            head_dim=layer.self_attn.head_dim,
+        )
+        for layer, window in zip(decoder.layers, windows, strict=True)
+    )
     if model.device.type == "cuda":
         # The old memory fits no other layer's matrix: as much as the model would stay reserved.
         torch.cuda.empty_cache()
-    attention = decoder.layers[0].self_attn
     parts = FusedModel(
         embedding=matrix_of(decoder.embed_tokens),
         layers=layers,
         final_norm=family.norm(decoder.norm),
         head=matrix_of(model.lm_head),
-        heads=int(model.config.num_attention_heads),
-        kv_heads=int(model.config.num_key_value_heads),
-        head_dim=int(attention.head_dim),
-        scale=float(attention.scaling),
+        heads=heads,
+        scale=float(decoder.layers[0].self_attn.scaling),
         dtype=model.dtype,
+        layer_inputs=family.inputs(decoder),
     )
     return family.whole(model.config, parts)

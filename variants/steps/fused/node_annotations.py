@@ -7,6 +7,9 @@ and may change, so an error of it costs the names, never the graph.
 torch keeps the notes of all graphs in one dictionary for as long as the process runs, and the
 number of a graph may come again once it is gone. So the notes of a capture are taken out of it, and
 live as long as their graph.
+
+Later versions have no `enable_annotations`: `torch.cuda.graph` is asked for notes instead. Their
+notes are read-only, and removed by the numbers of graphs; a text is under `name`, not `str`.
 """
 
 import importlib
@@ -14,18 +17,21 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from inspect import signature
 from typing import Any, TypeVar
 
 import torch
 
 _MODULE = "torch.cuda._graph_annotations"
+_ENABLE, _REMOVE = "enable_annotations", "remove_kernel_annotations"
 _USED = (
-    "enable_annotations",
     "mark_kernels",
     "resolve_pending_annotations",
     "remap_to_exec_graph",
     "get_kernel_annotations",
 )
+# A node's number is that of its graph, and behind it 32 bits within the graph.
+_GRAPH_SHIFT = 32
 Call = Callable[[], object]
 Path = tuple[str, ...]
 _Result = TypeVar("_Result")
@@ -52,7 +58,9 @@ def offered_by(module: Any) -> bool:
             usable = not module._is_tools_id_unavailable()
     except Exception:
         return False
-    return usable and all(hasattr(module, name) for name in _USED)
+    asked_for = hasattr(module, _REMOVE) and _ENABLE in signature(torch.cuda.graph).parameters
+    enabled = hasattr(module, _ENABLE) or asked_for
+    return usable and enabled and all(hasattr(module, name) for name in _USED)
 
 
 class NodeMarks:
@@ -71,11 +79,18 @@ class NodeMarks:
         self._counts_before: dict[int, int] | None = None
 
     def begin(self) -> None:
-        self._attempt(lambda: self._torch.enable_annotations())
+        if hasattr(self._torch, _ENABLE):
+            self._attempt(lambda: self._torch.enable_annotations())
         self._counts_before = self._attempt(self._counted)
         # A capture that failed elsewhere may have left scopes, which would count as of this one.
         self._attempt(lambda: self._torch.resolve_pending_annotations())
         self._taken()
+
+    @property
+    def capture_options(self) -> dict[str, Any]:
+        """The options that `torch.cuda.graph` needs for the capture."""
+        asked = not self._failed and not hasattr(self._torch, _ENABLE)
+        return {_ENABLE: True} if asked else {}
 
     def around(self, calls: Iterable[tuple[Path, Call]]) -> Iterator[tuple[Path, Call]]:
         """The calls, each of which names the nodes that it adds."""
@@ -125,13 +140,22 @@ class NodeMarks:
             return names
         with suppress(Exception):
             notes = self._torch.get_kernel_annotations()
-            for node in [node for node in notes if len(notes[node]) > before.get(node, 0)]:
-                # Earlier notes are of a graph that is gone, whose number this one has.
-                note = notes.pop(node)[-1]
-                name = note.get("str") if isinstance(note, dict) else None
+            added = [node for node in notes if len(notes[node]) > before.get(node, 0)]
+            # Earlier notes are of a graph that is gone, whose number this one has.
+            own = {node: notes[node][-1] for node in added}
+            self._remove(notes, added)
+            for node, note in own.items():
+                name = note.get("str", note.get("name")) if isinstance(note, dict) else None
                 if name in self._names:
                     names[node] = name
         return names
+
+    def _remove(self, notes: dict[int, list[Any]], nodes: list[int]) -> None:
+        if hasattr(self._torch, _REMOVE):
+            self._torch.remove_kernel_annotations({node >> _GRAPH_SHIFT for node in nodes})
+            return
+        for node in nodes:
+            del notes[node]
 
     def _attempt(self, call: Callable[[], _Result]) -> _Result | None:
         """The result of `call`; None after an error, and from then on."""

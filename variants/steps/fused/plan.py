@@ -17,7 +17,7 @@ from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.rope_tables import Ropes
-from decodescope.variants.steps.fused.tiling.shapes import StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
 from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
 
@@ -27,20 +27,21 @@ class StepBuffers:
 
     A generation has `tokens` int64 [batch, capacity + 1], the id at each position, and `position`
     int32 [1], the number of tokens in the KV cache. A step has the residual stream `x`
-    [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` (flat, as many as
-    the widest MLP has between its halves), `router_logits` [layers with experts, batch, experts],
-    float32 if they are corrected, `expert_outputs` float32 [batch, chosen, hidden] of a batch,
-    `shared` (flat) and `shared_gate` [batch, 1] of the MLP beside the experts, and `logits`
-    float32 [batch, vocabulary]. With narrow weights, norms of their own, fused attention and SwiGLU
-    give `normed_half`, `attended`, `activation` and `shared` in float16, in which the next product
-    multiplies.
+    [batch, hidden], the `layer_inputs` and, before the sum, `projected_inputs` [batch, layers *
+    width], `input_gate` [batch, width], `q` and `attended` (flat, as many as the layer with the
+    longest heads has), `activation` (flat, as many as the widest MLP has between its halves),
+    `router_logits` [layers with experts, batch, experts], float32 if they are corrected,
+    `expert_outputs` float32 [batch, chosen, hidden] of a batch, `shared` (flat) and `shared_gate`
+    [batch, 1] of the MLP beside the experts, and `logits` float32 [batch, vocabulary]. With narrow
+    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
+    `activation` and `shared` in float16, in which the next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
 
     `normed` [batch, hidden] is what norms of their own give for other weights. Used only if a
-    fusion is left out: `added` [batch, hidden], `qkv` [batch, rows], `k` and `v` [batch, KV heads,
-    head_dim], `gate` and `up` as `activation`, `model_logits`.
+    fusion is left out: `added` [batch, hidden], `qkv`, `k` and `v` as `q`, `gate` and `up` as
+    `activation`, `model_logits`.
     """
 
     tokens: torch.Tensor
@@ -50,6 +51,9 @@ class StepBuffers:
     attended: torch.Tensor
     activation: torch.Tensor
     router_logits: torch.Tensor
+    layer_inputs: torch.Tensor
+    projected_inputs: torch.Tensor
+    input_gate: torch.Tensor
     expert_outputs: torch.Tensor
     shared: torch.Tensor
     shared_gate: torch.Tensor
@@ -123,21 +127,22 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         return torch.zeros(batch, *shape, dtype=dtype, device=parts.device)
 
     narrow = parts.layers[0].o.data.element_size() == 1
-    widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
+    q_width = max(layer.o.columns for layer in parts.layers)
+    kv_width = max(layer.kv_heads * layer.head_dim for layer in parts.layers)
+    widest = max(parts.hidden, q_width, parts.intermediate)
     multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
     half = torch.float16 if multiplied_in_half else parts.dtype
     gated = half if spec.uses("gate_up") else parts.dtype
     mixtures = parts.mixtures
     experts, chosen = (mixtures[0].count, mixtures[0].chosen) if mixtures else (0, 0)
     corrected = any(each.correction is not None for each in mixtures)
+    inputs = parts.layer_inputs.width if parts.layer_inputs else 0
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
         position=torch.zeros(1, dtype=torch.int32, device=parts.device),
         x=zeros(parts.hidden),
-        q=zeros(parts.heads, parts.head_dim),
-        attended=zeros(
-            parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
-        ),
+        q=zeros(q_width).flatten(),
+        attended=zeros(q_width, dtype=half if spec.uses("attention") else parts.dtype).flatten(),
         activation=zeros(parts.intermediate, dtype=gated).flatten(),
         router_logits=torch.zeros(
             len(mixtures),
@@ -146,6 +151,9 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
             dtype=torch.float32 if corrected else parts.dtype,
             device=parts.device,
         ),
+        layer_inputs=zeros(len(parts.layers) * inputs),
+        projected_inputs=zeros(len(parts.layers) * inputs),
+        input_gate=zeros(inputs),
         expert_outputs=zeros(chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
         shared=zeros(parts.shared.width if parts.shared else 0, dtype=gated).flatten(),
         shared_gate=zeros(1),
@@ -155,9 +163,9 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         normed=zeros(parts.hidden),
         normed_half=zeros(parts.hidden, dtype=half),
         added=zeros(parts.hidden),
-        qkv=zeros((parts.heads + 2 * parts.kv_heads) * parts.head_dim),
-        k=zeros(parts.kv_heads, parts.head_dim),
-        v=zeros(parts.kv_heads, parts.head_dim),
+        qkv=zeros(max(layer.qkv.rows for layer in parts.layers)).flatten(),
+        k=zeros(kv_width).flatten(),
+        v=zeros(kv_width).flatten(),
         gate=zeros(parts.intermediate).flatten(),
         up=zeros(parts.intermediate).flatten(),
         model_logits=zeros(parts.vocab),
@@ -168,19 +176,25 @@ def step_workspace(
     parts: FusedModel, batch: int, tiles: StepTiles, device: torch.device | str
 ) -> Workspace:
     """A workspace that is large enough for every launch of a step with these tiles."""
-    layer = parts.layers[0]
-    splits = tiles["attention"].splits
-    needs = [
-        (0, 1),
-        (batch * layer.qkv.rows, parts.heads + parts.kv_heads),
-        (
-            workspace_floats(batch, parts.heads, parts.head_dim, splits),
-            workspace_counters(batch, parts.heads, splits),
-        ),
-        split_workspace(layer.o, tiles["o"], batch),
-    ]
+    needs = [(0, 1)]
+    names: tuple[TiledOperation, ...] = ("attention", "other_attention")
+    for name, layer in zip(names, (parts.layers[0], parts.other_heads), strict=True):
+        if layer is not None:
+            splits, heads = tiles[name].splits, parts.heads + 2 * layer.kv_heads
+            needs += [
+                (batch * heads * layer.head_dim, heads),
+                (
+                    workspace_floats(batch, parts.heads, layer.head_dim, splits),
+                    workspace_counters(batch, parts.heads, splits),
+                ),
+                split_workspace(layer.o, tiles["o"], batch),
+            ]
     if parts.dense is not None:
         needs.append(split_workspace(parts.dense.down, tiles["down"], batch))
+    if (own := parts.layers[0].own_input) is not None:
+        needs.append(split_workspace(own.down, tiles["input_projection"], batch))
+    if parts.mixtures:
+        needs.append(split_workspace(parts.mixtures[0].router, tiles["router"], batch))
     if parts.shared is not None:
         needs.append(split_workspace(parts.shared.down, tiles["shared_down"], batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))

@@ -134,12 +134,22 @@ class StepGraph(StepProgram):
                 self._graph.replay()
 
     def _captured(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
         marks = NodeMarks(self._annotations())
+        options = marks.capture_options
+        try:
+            return self._captured_with(marks, options)
+        except MissingRequirement:
+            if not options:
+                raise
+        # An error of the options costs the names, not the graph.
+        return self._captured_with(NodeMarks(None), {})
+
+    def _captured_with(self, marks: NodeMarks, options: dict[str, Any]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
         marks.begin()
         try:
             # Other threads (a profiler's) may use the device during the capture.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local", **options):
                 self._call_within_ranges(marks.around(self._calls()))
                 marks.resolve()
         except BaseException as error:

@@ -20,12 +20,12 @@ Ropes = Mapping[str | None, RopeTable]
 
 def rope_tables(model: Any, parts: FusedModel, positions: int) -> Ropes:
     """The tables of the model's layers, by their `FusedLayer.rope`."""
-    kinds = {layer.rope for layer in parts.layers}
+    sizes = {layer.rope: layer.head_dim for layer in parts.layers}
     tables: dict[str | None, RopeTable] = {
-        kind: rope_table(model, positions, parts.device, kind) for kind in kinds if kind is not None
+        kind: rope_table(model, positions, parts.device, kind) for kind in sizes if kind is not None
     }
-    if None in kinds:
-        cos = torch.ones(positions, parts.head_dim // 2, device=parts.device)
+    if None in sizes:
+        cos = torch.ones(positions, sizes[None] // 2, device=parts.device)
         tables[None] = RopeTable(cos, torch.zeros_like(cos))
     return tables
 
@@ -37,8 +37,9 @@ def rope_table(model: Any, positions: int, device: torch.device | str, kind: str
     float32, although the model rounds them to its dtype; attention scaling is multiplied in. The
     model's rotary module does not change: it keeps the lengths that it has seen.
     """
-    half = int(model.model.layers[0].self_attn.head_dim) // 2
     family = families()[model.config.model_type]
+    first = model.config.layer_types.index(kind) if kind else 0
+    half = int(model.model.layers[first].self_attn.head_dim) // 2
     cos = torch.ones(positions, half, dtype=torch.float32, device=device)
     sin = torch.zeros_like(cos)
     for rows, *angles in rotations(model.model.rotary_emb, positions, device, kind):

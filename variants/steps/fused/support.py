@@ -16,11 +16,11 @@ from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
 )
-from decodescope.variants.model.workload_costs import head_dim
+from decodescope.variants.model.workload_costs import head_dim, layer_configs
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 from decodescope.variants.steps.fused.families import families
 
-MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
+MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 512
 MIN_CAPABILITY = (8, 0)
 # Triton converts E4M3 with instructions that older GPUs lack; E5M2 and INT8 need none.
 MIN_E4M3_CAPABILITY = (8, 9)
@@ -108,14 +108,18 @@ def _reasons(config: Any) -> Iterator[str]:
     names = _ACTIVATIONS[family.activation]
     if (activation := getattr(config, field)) not in names:
         yield f"{field} {activation} (only {names[0]})"
-    size = head_dim(config)
-    if size % 2 or not MIN_HEAD_DIM <= size <= MAX_HEAD_DIM:
-        yield f"head_dim {size} (only even ones from {MIN_HEAD_DIM} to {MAX_HEAD_DIM})"
-    if config.num_attention_heads % config.num_key_value_heads:
-        yield (
-            f"num_attention_heads {config.num_attention_heads} (only a multiple of "
-            f"num_key_value_heads, {config.num_key_value_heads})"
-        )
+    sizes = dict.fromkeys(
+        (head_dim(layer), layer.num_key_value_heads) for layer in layer_configs(config)
+    )
+    for place, (size, kv_heads) in zip(("", "global_"), sizes, strict=False):
+        if size % 2 or not MIN_HEAD_DIM <= size <= MAX_HEAD_DIM:
+            yield f"{place}head_dim {size} (only even ones from {MIN_HEAD_DIM} to {MAX_HEAD_DIM})"
+        if config.num_attention_heads % kv_heads:
+            yield (
+                f"num_attention_heads {config.num_attention_heads} (only a multiple of "
+                f"num_{place}key_value_heads, {kv_heads})"
+            )
+    size = next(iter(sizes))[0]
     # Some families have parameters for each kind of layer, without a part.
     rotated = config.rope_parameters.get("partial_rotary_factor") or 1.0
     if rotated != 1 and not family.rotates_part:

@@ -9,6 +9,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.experts_gate_up import used_experts
 from decodescope.kernels.ops.rms_norm import RmsNorm
@@ -54,6 +55,8 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "olmo3",
         "gemma2",
         "gemma3",
+        "gemma4",
+        "gemma4-inputs",
         "glm4",
         "granite",
         "cohere2",
@@ -97,7 +100,9 @@ def test_awkward_positions_up_to_the_caches_end(context: int, new_tokens: int, d
 
 
 @pytest.mark.parametrize("left_out", [*FUSIONS, "norm-residual", "-".join(FUSIONS)])
-@pytest.mark.parametrize("family", ["qwen3-biased", "olmo3", "gemma2", "cohere2"])
+@pytest.mark.parametrize(
+    "family", ["qwen3-biased", "olmo3", "gemma2", "gemma4", "gemma4-inputs", "cohere2"]
+)
 def test_what_is_left_out_changes_no_token(family: str, left_out: str, device: str) -> None:
     loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
@@ -235,6 +240,8 @@ def test_norms_of_a_batch_are_launches_of_their_own(
         ("granite", "", 5 * 2 + 2),
         ("olmo3", "", 7 * 2 + 2),
         ("gemma2", "", 7 * 2 + 2),
+        ("gemma4", "", 7 * 2 + 2),
+        ("gemma4-inputs", "", 11 * 4 + 5),
         ("glm4", "", 7 * 2 + 2),
         ("cohere2", "", 6 * 2 + 3),
         ("qwen3-moe", "", 6 * 2 + 2),
@@ -256,7 +263,7 @@ def test_going_back_repeats_the_same_bits(device: str) -> None:
     step = fused(loaded, workload)
     first = step.prefill(prompt_of(loaded, workload))
     tokens = decoded(step, 3)
-    cache = step.plan.cache.k.clone(), step.plan.cache.v.clone()
+    cache = [torch.stack(one) for one in (step.plan.cache.k, step.plan.cache.v)]
 
     step.reset(5)
     assert step.position == 5
@@ -265,8 +272,8 @@ def test_going_back_repeats_the_same_bits(device: str) -> None:
     step.reset(6)
     assert torch.equal(step.forced_step(tokens[:, 0].clone()), logits)
     assert torch.equal(step.step(), tokens[:, 2])
-    assert torch.equal(step.plan.cache.k, cache[0])
-    assert torch.equal(step.plan.cache.v, cache[1])
+    assert torch.equal(torch.stack(step.plan.cache.k), cache[0])
+    assert torch.equal(torch.stack(step.plan.cache.v), cache[1])
 
     step.prefill(prompt_of(loaded, workload, seed=1))
     assert torch.equal(step.prefill(prompt_of(loaded, workload)), first)
@@ -361,6 +368,19 @@ def test_narrower_matrices_are_fewer_bytes() -> None:
     narrower = replace(plan, parts=replace(plan.parts, layers=layers))
     saved = layer.o.data.nbytes // 2 - 4 * layer.o.rows
     assert weight_bytes(step_operations(narrower)) == step.weight_bytes_read - saved
+
+
+@pytest.mark.parametrize("family", families.MIXTURES)
+def test_programs_share_the_router_of_a_batch(family: str, device: str) -> None:
+    loaded, workload = load_family(family, device), DecodeWorkload(3, 5, 2, "fp32")
+    step = fused(loaded, workload)
+    router = Tile(16, 16, splits=3)
+    other = step.with_tiles({**step.plan.tiles, "router": router})
+    logits = []
+    for one in (step, other):
+        one.prefill(prompt_of(loaded, workload))
+        logits.append(one.forced_step(ids_of(loaded, 3, seed=3)))
+    assert_logits_agree(logits[1], logits[0])
 
 
 def test_other_tiles_share_the_memory(device: str) -> None:

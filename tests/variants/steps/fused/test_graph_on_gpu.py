@@ -61,6 +61,8 @@ FAMILIES = (
     "olmo3",
     "gemma2",
     "gemma3",
+    "gemma4",
+    "gemma4-inputs",
     "granite",
     "glm4",
     "cohere2",
@@ -141,7 +143,7 @@ def test_a_replay_gives_the_bits_of_the_launches(
         launched, replayed = (step.step() for step in steps)
         assert torch.equal(launched, replayed)
     for name in ("k", "v"):
-        launched, replayed = (getattr(step.plan.cache, name) for step in steps)
+        launched, replayed = (torch.stack(getattr(step.plan.cache, name)) for step in steps)
         assert torch.equal(launched, replayed)
 
 

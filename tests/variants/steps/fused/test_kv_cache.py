@@ -25,8 +25,8 @@ def fill(cache: KvCache, past: DynamicCache, length: int) -> None:
 
 def nan_cache(name: str, batch: int, capacity: int, device: str) -> KvCache:
     cache = new_kv_cache(fused_model(build(name, device=device)), batch, capacity)
-    cache.k.fill_(torch.nan)
-    cache.v.fill_(torch.nan)
+    for one in (*cache.k, *cache.v):
+        one.fill_(torch.nan)
     return cache
 
 
@@ -34,13 +34,28 @@ def nan_cache(name: str, batch: int, capacity: int, device: str) -> KvCache:
 def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) -> None:
     parts = fused_model(build("qwen3", dtype, device=device))
     cache = new_kv_cache(parts, 3, 10)
-    assert cache.k.shape == cache.v.shape == (2, 3, 2, 10, 48)
-    assert cache.k.dtype == cache.v.dtype == dtype
-    assert cache.k.shape[3] == 10
+    assert len(cache.k) == len(cache.v) == 2
+    for one in (*cache.k, *cache.v):
+        assert (one.shape, one.dtype) == ((3, 2, 10, 48), dtype)
     k, v = cache.layer(1)
     assert k.data_ptr() == cache.k[1].data_ptr()
     assert v.data_ptr() == cache.v[1].data_ptr()
     assert k.is_contiguous()
+
+
+@pytest.mark.parametrize("format", [None, "fp8_e4m3"])
+def test_layers_have_heads_of_their_own_or_rows_of_another(format: Any, device: str) -> None:
+    parts = fused_model(build("gemma4-inputs", device=device))
+    cache = new_kv_cache(parts, 3, 10, format)
+    assert [layer.kv_from for layer in parts.layers] == [None, None, 0, 1]
+    for index, size in enumerate((32, 48, 32, 48)):
+        for one in cache.layer(index):
+            assert one.shape == (3, 2, 10, size)
+            assert one.is_contiguous()
+    addresses = [one.data_ptr() for one in (*cache.k, *cache.v)]
+    assert addresses[:2] + addresses[4:6] == addresses[2:4] + addresses[6:]
+    assert len(set(addresses)) == 4
+    assert all(cache.scales(index) is cache.scales(index + 2) for index in range(2))
 
 
 @pytest.mark.parametrize("length", [1, 9])
@@ -77,8 +92,8 @@ def test_prefill_gives_the_models_logits_and_fills_the_cache(device: str) -> Non
         output = model(ids, use_cache=True, logits_to_keep=1)
     assert torch.equal(logits, output.logits[:, -1])
     assert not logits.requires_grad
-    assert torch.equal(cache.k[1, :, :, :8], output.past_key_values.layers[1].keys)
-    assert not cache.k[:, :, :, 8:].any()
+    assert torch.equal(cache.k[1][:, :, :8], output.past_key_values.layers[1].keys)
+    assert not any(one[:, :, 8:].any() for one in cache.k)
 
 
 def test_a_second_prompt_overwrites_the_first(device: str) -> None:
@@ -89,8 +104,7 @@ def test_a_second_prompt_overwrites_the_first(device: str) -> None:
     prefill(model, first.to(device), cache)
     prefill(model, second.to(device), cache)
     prefill(model, second.to(device), other)
-    assert torch.equal(cache.k, other.k)
-    assert torch.equal(cache.v, other.v)
+    assert all(map(torch.equal, (*cache.k, *cache.v), (*other.k, *other.v)))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +129,7 @@ def test_a_layer_of_fewer_tokens_than_the_prompt_is_refused(device: str) -> None
 def test_a_cache_of_more_layers_is_refused(device: str) -> None:
     model = build("llama2", device=device)
     cache = nan_cache("llama2", 2, 9, device)
-    other = KvCache(*(one.repeat(2, 1, 1, 1, 1)[:3] for one in (cache.k, cache.v)))
+    other = KvCache(*((*one, one[0].clone()) for one in (cache.k, cache.v)))
     with pytest.raises(ValueError, match="2 layers: this cache has 3"):
         prefill(model, prompt_ids("llama2", 2, 5).to(device), other)
 

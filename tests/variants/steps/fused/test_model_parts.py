@@ -45,8 +45,8 @@ def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
     parts = fused_model(model)
     ropes = rope_tables(model, parts, CAPACITY)
     cache = new_kv_cache(parts, BATCH, CAPACITY)
-    cache.k.fill_(torch.nan)
-    cache.v.fill_(torch.nan)
+    for one in (*cache.k, *cache.v):
+        one.fill_(torch.nan)
     first = prefill(model, ids[:, :CONTEXT], cache)
 
     # Experts that are laid out anew are multiplied by other routines, which round differently.
@@ -153,7 +153,7 @@ def test_sizes_windows_and_ties(device: str) -> None:
     parts = fused_model(build("qwen2-mixed-window", device=device))
     assert [layer.window for layer in parts.layers] == [None, WINDOW]
     assert (parts.hidden, parts.intermediate, parts.vocab) == (96, 136, 101)
-    assert (parts.heads, parts.kv_heads, parts.head_dim) == (3, 1, 32)
+    assert (parts.heads, parts.layers[0].kv_heads, parts.layers[0].head_dim) == (3, 1, 32)
     assert parts.scale == pytest.approx(32**-0.5)
     assert parts.head.data.data_ptr() != parts.embedding.data.data_ptr()
     tied = fused_model(build("qwen2", device=device))

@@ -28,6 +28,7 @@ from tests.helpers.graphs.fake_cuda import (
     FakeAnnotations,
     FakeCuda,
     Kernels,
+    LaterAnnotations,
     patch_torch,
     torchs_own,
 )
@@ -91,6 +92,40 @@ def test_each_op_of_a_replay_has_the_path_of_its_operation(cuda: FakeCuda, torch
     step.run()
     assert replayed_paths(cuda, step) == ALL_PATHS
     assert torchs.get_kernel_annotations() == {}
+
+
+def test_later_versions_of_torch_are_asked_for_notes(cuda: FakeCuda) -> None:
+    torchs = LaterAnnotations(cuda)
+    assert offered_by(torchs)
+    for counts in ((1, 2, 1), (3, 1, 1)):
+        step = graph_of(cuda, torchs, counts=counts)
+        step.run()
+        names = ["/".join(path) for path in PATHS]
+        assert replayed_paths(cuda, step) == [
+            name for name, count in zip(names, counts, strict=True) for _ in range(count)
+        ]
+        assert torchs.get_kernel_annotations() == {}
+    with pytest.raises(MissingRequirement, match="the stream is capturing"):
+        graph_of(cuda, torchs, RuntimeError("the stream is capturing")).run()
+    assert torchs.get_kernel_annotations() == {}
+    plain = graph_of(cuda, None)
+    plain.run()
+    assert not cuda.annotating
+
+
+def test_a_capture_that_refuses_to_note_is_made_without_notes(cuda: FakeCuda) -> None:
+    cuda.refuses_annotations = True
+    step = graph_of(cuda, LaterAnnotations(cuda))
+    step.run()
+    assert replayed_paths(cuda, step) == [None] * 4
+    assert step.node_paths == {}
+
+
+def test_captures_that_cannot_be_asked_for_notes_have_none(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, capture_error_mode: None)
+    assert not offered_by(LaterAnnotations(cuda))
 
 
 def test_without_annotations_nothing_is_asked_of_torch(cuda: FakeCuda) -> None:

@@ -49,7 +49,7 @@ def test_the_prefill_takes_its_matrices_from_the_kernel(
 
     def prefilled(convert: Convert) -> tuple[torch.Tensor, torch.Tensor]:
         monkeypatch.setattr(fused_step, "weights_on", lambda device: convert)
-        return step.prefill(prompt).clone(), step.plan.cache.k.clone()
+        return step.prefill(prompt).clone(), torch.stack(step.plan.cache.k)
 
     for found, expected in zip(prefilled(counted), prefilled(scaled), strict=True):
         assert torch.equal(found, expected)

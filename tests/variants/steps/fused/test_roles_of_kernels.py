@@ -29,12 +29,14 @@ _ROLES = {
     r"decode_attention": "attention",
     r"o_proj": "o",
     r"router|^gate$": "router",
+    r"gate_proj": "gate_up",
+    r"^gelu$": "activation",
     r"experts_": "experts",
     r"gate_up": "gate_up",
     r"down_proj": "down",
     r"lm_head": "head",
     r"norm": "norm",
-    r"embedding": "copy",
+    r"embedding|up_proj": "copy",
 }
 
 

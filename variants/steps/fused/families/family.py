@@ -6,7 +6,7 @@ from typing import Any
 
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.swiglu import Activation
-from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
+from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel, LayerInputs
 from decodescope.variants.steps.fused.merging import norm_of
 
 
@@ -14,8 +14,9 @@ from decodescope.variants.steps.fused.merging import norm_of
 class Family:
     """`layer` reads a decoder layer of transformers, given its window. `reasons` says which options
     of a configuration the family has and the kernels lack, to follow "cannot run". `norm` reads
-    the final norm, and `whole` adds to a model what is not in its layers. `activation` is the one
-    that `layer` reads. A variant may quantise the weights of one that is `quantizable`.
+    the final norm, `inputs` what makes each layer's input, and `whole` adds to a model what else is
+    not in its layers. `activation` is the one that `layer` reads. A variant may quantise the
+    weights of one that is `quantizable`.
 
     `rotates_part`: RoPE may leave the last elements of a head as they are. `rotates_neighbours`:
     its pairs are neighbours, otherwise half of what is rotated apart. `repeats_angles`: the rotary
@@ -27,6 +28,7 @@ class Family:
     reasons: Callable[[Any], Iterator[str]] = lambda config: iter(())
     norm: Callable[[Any], Norm] = norm_of
     whole: Callable[[Any, FusedModel], FusedModel] = lambda config, parts: parts
+    inputs: Callable[[Any], LayerInputs | None] = lambda decoder: None
     is_mixture: bool = False
     activation: Activation = "silu"
     rotates_part: bool = False

@@ -38,10 +38,10 @@ def _queries(
     scales: KvScales | None,
 ) -> torch.Tensor:
     """Write the new rows of K and V; returns the rotated queries [batch, heads, head_dim]."""
-    plan, buffers, position = builder.plan, builder.buffers, builder.buffers.position
-    norms = layer.qk_norm
+    plan, position = builder.plan, builder.buffers.position
+    norms, q = layer.qk_norm, _heads(builder, builder.buffers.q, plan.parts.heads, layer)
     # Of a batch, no kernel has one norm for all heads.
-    together = norms is not None and len(norms.q_weight) != plan.parts.head_dim
+    together = norms is not None and len(norms.q_weight) != layer.head_dim
     if builder.spec.uses("rope") and not (together and len(source.x) > 1):
         fused = NormQkvRope(
             source.x,
@@ -49,7 +49,7 @@ def _queries(
             layer.qkv,
             plan.ropes[layer.rope],
             position,
-            buffers.q,
+            q,
             *rows,
             builder.tiles["qkv"],
             plan.workspace,
@@ -58,33 +58,51 @@ def _queries(
             source.scale,
         )
         builder.add(f"{path}/qkv+rope+kv_write", fused)
-        return buffers.q
-    q, k, v = _projected(builder, f"{path}/qkv", layer, source)
+        return q
+    q, k, v = _projected(builder, f"{path}/qkv", layer, source, q)
     if norms is not None:
-        for rows_of, weight in ((q, norms.q_weight), (k, norms.k_weight)):
+        if norms.norms_v and layer.written_heads:
+            # First: V may be K before its norm.
+            norm = Norm(torch.ones_like(norms.k_weight), norms.eps)
+            read, v = v, _heads(builder, builder.buffers.v, layer.kv_heads, layer)
+            builder.add(f"{path}/qk_norm", RmsNorm(read, norm, v))
+        for rows_of, weight in ((q, norms.q_weight), (k, norms.k_weight))[: layer.qkv_parts]:
             normed = rows_of.flatten(1) if together else rows_of
             builder.add(f"{path}/qk_norm", RmsNorm(normed, Norm(weight, norms.eps), normed))
     builder.add(f"{path}/rope", Rotate(q, k, plan.ropes[layer.rope], position))
-    builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
+    if layer.written_heads:
+        builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
     return q
 
 
-def _projected(builder: StepBuilder, path: str, layer: FusedLayer, source: Source) -> Tensors:
-    """Q, K and V [batch, heads, head_dim] as the products give them; Q is contiguous."""
+def _projected(
+    builder: StepBuilder, path: str, layer: FusedLayer, source: Source, q: torch.Tensor
+) -> Tensors:
+    """Q, K and V [batch, heads, head_dim] as the products give them; Q is contiguous, in `q`."""
     buffers, tile = builder.buffers, builder.tiles["qkv"]
-    outputs = (buffers.q, buffers.k, buffers.v)
+    k, v = (_heads(builder, one, layer.written_heads, layer) for one in (buffers.k, buffers.v))
+    outputs = [q, k, v][: layer.qkv_parts]
     if not builder.spec.uses("qkv"):
         rows = [out[0].numel() for out in outputs]
         for weight, out in zip(row_blocks(layer.qkv, rows), outputs, strict=True):
             builder.linear(path, source, weight, out.flatten(1), tile)
-        return outputs
-    builder.linear(path, source, layer.qkv, buffers.qkv, tile)
-    heads = buffers.qkv.view(len(source.x), -1, builder.plan.parts.head_dim)
-    q, k, v = torch.split(heads, [out.shape[1] for out in outputs], dim=1)
-    if not q.is_contiguous():
-        builder.call(path, buffers.q.copy_, q)
-        q = buffers.q
-    return q, k, v
+    else:
+        joined = builder.rows(buffers.qkv, layer.qkv.rows)
+        builder.linear(path, source, layer.qkv, joined, tile)
+        heads = joined.view(len(q), -1, layer.head_dim)
+        outputs = [*torch.split(heads, [out.shape[1] for out in outputs], dim=1)]
+        if not outputs[0].is_contiguous():
+            builder.call(path, q.copy_, outputs[0])
+            outputs[0] = q
+    return (*outputs[:2], outputs[-1]) if layer.written_heads else (outputs[0], k, v)
+
+
+def _heads(
+    builder: StepBuilder, buffer: torch.Tensor, heads: int, layer: FusedLayer
+) -> torch.Tensor:
+    """The first elements of a flat `buffer` as [batch, heads, head_dim]."""
+    rows = builder.rows(buffer, heads * layer.head_dim)
+    return rows.view(len(rows), heads, layer.head_dim)
 
 
 def _attended(
@@ -96,8 +114,11 @@ def _attended(
     scales: KvScales | None,
 ) -> torch.Tensor:
     """Attention's output, [batch, heads * head_dim]."""
-    plan, out = builder.plan, builder.buffers.attended
+    plan = builder.plan
+    out = _heads(builder, builder.buffers.attended, plan.parts.heads, layer)
     flat, cap = out.flatten(1), plan.parts.score_cap
+    first = plan.parts.layers[0]
+    alike = (layer.kv_heads, layer.head_dim) == (first.kv_heads, first.head_dim)
     if not builder.spec.uses("attention"):
         mask = plan.visible.of(layer.window)
         operands = q, *rows, mask, plan.parts.scale, cap, flat, layer.sinks
@@ -109,7 +130,7 @@ def _attended(
         builder.buffers.position,
         plan.parts.scale,
         out,
-        builder.tiles["attention"],
+        builder.tiles["attention" if alike else "other_attention"],
         plan.workspace,
         layer.window,
         scales,

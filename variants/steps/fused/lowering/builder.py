@@ -31,10 +31,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A product in `StepBuffers.added` that a launch under `path` still has to norm and add."""
+    """A product in `StepBuffers.added` that a launch under `path` still has to norm and add; then
+    it multiplies the sum by `factor`."""
 
     path: str
     norm: Norm | None
+    factor: torch.Tensor | None
 
 
 class StepBuilder:
@@ -80,7 +82,7 @@ class StepBuilder:
         if left is not None and (apart if left.norm is None else norm and self.spec.uses("norm")):
             self._left = None
             path_of_both = path if left.norm is None else left.path
-            both = RmsNormResidual(buffers.added, x, norm, out, left.norm)
+            both = RmsNormResidual(buffers.added, x, norm, out, left.norm, left.factor)
             self.add(path_of_both, both)
         else:
             self.add_left()
@@ -101,9 +103,11 @@ class StepBuilder:
         buffers = self.buffers
         if left is not None and left.norm is None:
             self.call(left.path, buffers.x.add_, buffers.added)
+            if left.factor is not None:
+                self.call(left.path, buffers.x.mul_, left.factor)
         elif left is not None:
-            added = RmsNormResidual(buffers.added, buffers.x, None, None, left.norm)
-            self.add(left.path, added)
+            memory = buffers.added, buffers.x, None, None
+            self.add(left.path, RmsNormResidual(*memory, left.norm, left.factor))
 
     def quantized(self, path: str, source: Source, weight: WeightMatrix) -> Source:
         """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
@@ -128,6 +132,7 @@ class StepBuilder:
         tile: Tile,
         norm: Norm | None = None,
         norm_path: str = "",
+        factor: torch.Tensor | None = None,
     ) -> None:
         """Add W x, or its `norm`, to the residual stream, or leave that to what comes next."""
         source = self.quantized(f"{path.rpartition('/')[0]}/quantize", Source(x), weight)
@@ -139,7 +144,7 @@ class StepBuilder:
             workspace=self.plan.workspace,
             x_scale=source.scale,
         )
-        self.add_residual(path, product, norm, norm_path)
+        self.add_residual(path, product, norm, norm_path, factor)
 
     def add_residual(
         self,
@@ -147,21 +152,22 @@ class StepBuilder:
         operation: Callable[..., ResidualOperation],
         norm: Norm | None = None,
         norm_path: str = "",
+        factor: torch.Tensor | None = None,
     ) -> None:
-        """Add the result of `operation(residual, adds=...)`, or its `norm`, to the residual stream,
-        or leave that to what comes next."""
+        """Add the result of `operation(residual, adds=...)`, or its `norm`, to the residual stream
+        and multiply that by `factor`, or leave both to what comes next."""
         self.add_left()
         uses_residual, added = self.spec.uses("residual"), self.buffers.added
-        if uses_residual and norm is None:
+        if uses_residual and norm is None and factor is None:
             self.add(f"{path}+residual", operation(self.buffers.x))
             return
         self.add(path, operation(added, adds=False))
         if uses_residual:
-            self._left = _Left(norm_path, norm)
+            self._left = _Left(norm_path, norm, factor)
             return
         if norm is not None:
             self.add(norm_path, RmsNorm(added, norm, added))
-        self._left = _Left(f"{path.rpartition('/')[0]}/residual", None)
+        self._left = _Left(f"{path.rpartition('/')[0]}/residual", None, factor)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:

@@ -10,6 +10,7 @@ from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown
 from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp
+from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
@@ -35,7 +36,9 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
         memory_of = builder.buffers.activation, builder.tiles["gate_up"]
         activation = _gated(builder, path, source, mlp, *memory_of)
         memory = activation, mlp.down, builder.tiles["down"]
-        builder.add_product(f"{path}/down_proj", *memory, layer.mlp_output_norm, norm_path)
+        norm = layer.mlp_output_norm
+        factor = layer.factor if layer.own_input is None else None
+        builder.add_product(f"{path}/down_proj", *memory, norm, norm_path, factor)
 
 
 def _gated(
@@ -89,7 +92,13 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
     a batch leave the sum over a token's experts to a launch of its own."""
     buffers, tiles = builder.buffers, builder.tiles
     logits = next(builder.router_logits)
-    builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
+    if len(source.x) == 1:
+        builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
+    else:
+        # Its few rows leave most multiprocessors without work unless programs share them.
+        shared = tiles["router"], builder.plan.workspace
+        router = LinearResidual(source.x, mlp.router, logits, *shared, adds=False)
+        builder.add(f"{path}/router", router)
     activation, gate, up = (
         builder.rows(buffer, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
         for buffer in (buffers.activation, buffers.gate, buffers.up)

@@ -41,12 +41,15 @@ class AttentionTiles(TileKind):
         12352, 64 splits save 6 % of the step against 32; over 256, one block of all of them with
         eight warps was faster than two splits, and over 3136 and 6208, blocks of 256 by 1 %.
         """
-        warps = 4
+        shape, warps = shapes.shape(operation), 4
+        position_bytes = 2 * power_of_2_from(shape.unit) * shapes.kv_bytes
+        # The smallest block of long heads in float32 takes eight.
+        while MIN_DOT * position_bytes > 32 * warps * _thread_bytes(shapes.kv_bytes):
+            warps *= 2
         held = 32 * warps * _thread_bytes(shapes.kv_bytes)
-        position_bytes = 2 * power_of_2_from(shapes.head_dim) * shapes.kv_bytes
         columns = max(MIN_DOT, min(128, power_of_2_to(held // position_bytes)))
         resident = min(4, 2 * held // (columns * position_bytes)) * multiprocessors
-        splits = default_splits(shapes.capacity, shapes.batch, shapes.kv_heads, resident)
+        splits = default_splits(shapes.capacity, shapes.batch, shape.rows // shape.unit, resident)
         return Tile(1, columns, warps, splits=splits)
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
@@ -54,8 +57,9 @@ class AttentionTiles(TileKind):
 
     def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
         # Registers hold a block of K and V.
-        block_bytes = 2 * tile.columns * power_of_2_from(shapes.head_dim) * shapes.kv_bytes
-        blocks = shapes.shape(operation).columns // tile.columns
+        shape = shapes.shape(operation)
+        block_bytes = 2 * tile.columns * power_of_2_from(shape.unit) * shapes.kv_bytes
+        blocks = shape.columns // tile.columns
         return (
             tile.rows == 1
             and tile.num_warps <= MAX_WARPS
@@ -66,8 +70,9 @@ class AttentionTiles(TileKind):
         )
 
     def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-        lanes = power_of_2_from(shapes.head_dim)
-        queries = max(MIN_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
+        shape = shapes.shape(operation)
+        lanes = power_of_2_from(shape.unit)
+        queries = max(MIN_DOT, power_of_2_from(shapes.heads * shape.unit // shape.rows))
         # Blocks go to the products through shared memory: K, and V as well without tensor cores. Of
         # float8 both are there at once.
         operands = 1 if shapes.kv_bytes == 2 else 2

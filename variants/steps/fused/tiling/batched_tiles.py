@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.shapes import (
-    DECLARATIONS,
     StepShapes,
     TiledOperation,
     power_of_2_from,
@@ -53,7 +52,7 @@ class BatchedTiles(TileKind):
         three. 128 rows of narrow weights read as few 16-bit activations for each byte of weights,
         but a multiprocessor without work costs more; E4M3 activations are as few with 64.
         """
-        shape, splits_inside = shapes.shape(operation), DECLARATIONS[operation].splits
+        shape, splits_inside = shapes.shape(operation), shapes.may_split(operation)
         programs = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
         converted = shapes.element_bytes(operation) < shapes.activation_bytes and not shapes.fp8_x
         rows = 32 if shapes.activation_bytes == 4 else 128 if converted else 64
@@ -83,7 +82,7 @@ class BatchedTiles(TileKind):
         return (
             MIN_DOT <= tile.rows <= most_rows(operation, shapes)
             and tile.num_warps <= MAX_WARPS
-            and tile.splits <= (_MAX_SPLITS if DECLARATIONS[operation].splits else 1)
+            and tile.splits <= (_MAX_SPLITS if shapes.may_split(operation) else 1)
             and MIN_DOT <= tile.columns <= _MAX_COLUMNS
             and not _spills(tile, shapes)
         )
@@ -101,7 +100,7 @@ def _columns(rows: int, operation: TiledOperation, shapes: StepShapes) -> int:
     tokens = padded_tokens(shapes.batch)
     columns = _ROW_BYTES // shapes.activation_bytes
     narrow = shapes.element_bytes(operation) < shapes.activation_bytes == 2
-    if narrow and tokens <= 32 and not DECLARATIONS[operation].splits:
+    if narrow and tokens <= 32 and not shapes.may_split(operation):
         columns = min(_BLOCK_BYTES // rows, _MAX_COLUMNS)
     return min(columns, max(MIN_DOT, power_of_2_from(shapes.shape(operation).columns)))
 

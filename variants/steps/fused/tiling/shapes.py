@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 TiledOperation = Literal[
     "qkv",
     "attention",
+    "other_attention",
     "o",
     "gate_up",
     "down",
@@ -21,6 +22,9 @@ TiledOperation = Literal[
     "experts_gate_up",
     "experts_down",
     "shared_down",
+    "layer_inputs",
+    "input_gate",
+    "input_projection",
     "head",
 ]
 # The tile of each operation of a step that has one; all layers share it.
@@ -54,7 +58,9 @@ class StepShapes:
     element are those of activations (in the model's dtype), of the layers' matrices, of lm_head,
     and of K and V. `int8`: narrow weights are integers, whose conversion takes more instructions
     than that of FP8. `fp8_x`: products with narrow weights read E4M3 activations. `packed_experts`:
-    experts have 4 bits, and their elements 0 bytes.
+    experts have 4 bits, and their elements 0 bytes. Some layers may have `other_kv_heads` of
+    `other_head_dim` in attention, 0 if all are alike: all other operations share a tile.
+    `input_width` is that of a layer's own input, 0 without one, `inputs_width` that of all.
     """
 
     hidden: int
@@ -76,6 +82,10 @@ class StepShapes:
     expert_intermediate: int = 0
     shared_intermediate: int = 0
     packed_experts: bool = False
+    other_kv_heads: int = 0
+    other_head_dim: int = 0
+    input_width: int = 0
+    inputs_width: int = 0
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
@@ -87,8 +97,10 @@ class StepShapes:
         """The size of one element of what `operation` reads: weights, or K and V."""
         special: Mapping[TiledOperation, int] = {
             "attention": self.kv_bytes,
+            "other_attention": self.kv_bytes,
             "head": self.head_bytes,
             "router": self.activation_bytes,
+            "layer_inputs": self.activation_bytes,
         }
         if self.packed_experts and operation in ("experts_gate_up", "experts_down"):
             return 0
@@ -98,6 +110,10 @@ class StepShapes:
         """The shape that `operation` reads in one layer (the head: in one step)."""
         return DECLARATIONS[operation].shape(self)
 
+    def may_split(self, operation: TiledOperation) -> bool:
+        """Whether programs may share an output of `operation`."""
+        return DECLARATIONS[operation].splits and (operation != "router" or self.batch > 1)
+
 
 @dataclass(frozen=True, slots=True)
 class TileDeclaration:
@@ -105,7 +121,8 @@ class TileDeclaration:
 
     `thread_bytes` and `program_bytes` are what its default tile reads at batch 1, of elements of 2
     bytes: what won on an H200 at the shapes of Llama 3.2 1B, and of Qwen3-30B-A3B for experts.
-    `least_rows` are the fewest at batch 1. One that `splits` may share an output between programs.
+    `least_rows` are the fewest at batch 1. One that `splits` may share an output between programs;
+    the router only of a batch, since the kernel of one token applies the norm.
     """
 
     shape: Callable[[StepShapes], Shape]
@@ -120,9 +137,8 @@ def _qkv(sizes: StepShapes) -> Shape:
     return Shape(rows, sizes.hidden, sizes.head_dim)
 
 
-def _attention(sizes: StepShapes) -> Shape:
-    rows = sizes.kv_heads * sizes.head_dim
-    return Shape(rows, power_of_2_from(sizes.capacity), sizes.head_dim)
+def _attention(kv_heads: int, head_dim: int, sizes: StepShapes) -> Shape:
+    return Shape(kv_heads * head_dim, power_of_2_from(sizes.capacity), head_dim)
 
 
 def _gate_up(width: int, sizes: StepShapes, matrices: int = 1) -> Shape:
@@ -145,7 +161,12 @@ def _used_experts(sizes: StepShapes) -> int:
 _KB = 1024
 DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
     "qkv": TileDeclaration(_qkv, 32 * _KB, least_rows=2),
-    "attention": TileDeclaration(_attention),
+    "attention": TileDeclaration(
+        lambda sizes: _attention(sizes.kv_heads, sizes.head_dim, sizes), splits=True
+    ),
+    "other_attention": TileDeclaration(
+        lambda sizes: _attention(sizes.other_kv_heads, sizes.other_head_dim, sizes), splits=True
+    ),
     "o": TileDeclaration(
         lambda sizes: Shape(sizes.hidden, sizes.heads * sizes.head_dim), 16 * _KB, splits=True
     ),
@@ -156,12 +177,21 @@ DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
         lambda sizes: Shape(sizes.hidden, sizes.intermediate), 64 * _KB, splits=True
     ),
     "head": TileDeclaration(lambda sizes: Shape(sizes.vocab, sizes.hidden), 32 * _KB),
-    "router": TileDeclaration(lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64),
+    "router": TileDeclaration(
+        lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64, splits=True
+    ),
     "shared_gate_up": TileDeclaration(
         lambda sizes: _gate_up(sizes.shared_intermediate, sizes), 32 * _KB, least_rows=2
     ),
     "shared_down": TileDeclaration(
         lambda sizes: Shape(sizes.hidden, sizes.shared_intermediate), 64 * _KB, splits=True
+    ),
+    "layer_inputs": TileDeclaration(
+        lambda sizes: Shape(sizes.inputs_width, sizes.hidden), 32 * _KB
+    ),
+    "input_gate": TileDeclaration(lambda sizes: Shape(sizes.input_width, sizes.hidden), 4 * _KB),
+    "input_projection": TileDeclaration(
+        lambda sizes: Shape(sizes.hidden, sizes.input_width), 4 * _KB, splits=True
     ),
     "experts_gate_up": TileDeclaration(_experts_gate_up, 8 * _KB, least_rows=2),
     "experts_down": TileDeclaration(_experts_down, 24 * _KB, 768),
@@ -179,11 +209,12 @@ def step_shapes(
     activation_bytes = model.dtype.itemsize
     matrices = [matrix for layer in model.layers for matrix in layer.matrices]
     dense, experts = model.dense, next(iter(model.mixtures), None)
+    first, other = model.layers[0], model.other_heads
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
-        kv_heads=model.kv_heads,
-        head_dim=model.head_dim,
+        kv_heads=first.kv_heads,
+        head_dim=first.head_dim,
         intermediate=dense.width if dense else 0,
         vocab=model.vocab,
         batch=batch,
@@ -194,13 +225,17 @@ def step_shapes(
         ),
         head_bytes=model.head.data.element_size(),
         kv_bytes=1 if spec.kv_format else activation_bytes,
-        int8=model.layers[0].mlp.down.format == "int8",
+        int8=first.mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
         experts=experts.count if experts else 0,
         chosen=experts.chosen if experts else 0,
         expert_intermediate=experts.intermediate if experts else 0,
         shared_intermediate=model.shared.width if model.shared else 0,
         packed_experts=experts is not None and experts.down.format == "mxfp4",
+        other_kv_heads=other.kv_heads if other else 0,
+        other_head_dim=other.head_dim if other else 0,
+        input_width=model.layer_inputs.width if model.layer_inputs else 0,
+        inputs_width=model.layer_inputs.projection.rows if model.layer_inputs else 0,
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.shapes import (
-    DECLARATIONS,
     StepShapes,
     TiledOperation,
     power_of_2_from,
@@ -53,9 +52,8 @@ def scaled(
     """`start` with some sizes times their factors, without those where rows, columns or warps would
     fall below 1, and without splits of an operation that does not split."""
     whole = power_of_2_from(shapes.shape(operation).columns)
-    may_split = operation == "attention" or DECLARATIONS[operation].splits
     for factors in choices:
-        if "splits" in factors and not may_split:
+        if "splits" in factors and not shapes.may_split(operation):
             continue
         sizes: dict[str, Any] = {
             name: whole if factor is None else int(getattr(start, name) * factor)

@@ -27,10 +27,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from decodescope.analyzer.io.cache_folder import cache_folder, keep_measured, kept_measured
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import DEFAULT_TILES
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.cache_folder import cache_folder, keep_measured, kept_measured
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -140,7 +140,7 @@ def _write_once(line: str) -> None:
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     shape = shapes.shape(operation)
     element_bytes = shapes.element_bytes(operation)
-    narrow = element_bytes == 1 and operation != "attention"
+    narrow = element_bytes == 1 and not operation.endswith("attention")
     return TileKey(
         operation,
         shape.rows,

@@ -34,7 +34,7 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
     """Tiles for Triton's interpreter, where a program costs far more than its elements do."""
 
     def tile(operation: TiledOperation) -> Tile:
-        if operation == "attention":
+        if operation.endswith("attention"):
             return Tile(1, min(256, max(MIN_DOT, power_of_2_from(shapes.capacity))))
         shape = shapes.shape(operation)
         rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
@@ -75,7 +75,7 @@ def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: Ta
 
 
 def kind_of(operation: TiledOperation, shapes: StepShapes) -> TileKind:
-    if operation == "attention":
+    if operation.endswith("attention"):
         return AttentionTiles()
     packed = shapes.element_bytes(operation) == 0
     if shapes.batch > 1:

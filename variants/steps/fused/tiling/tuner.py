@@ -29,7 +29,11 @@ TUNING_ORDER: tuple[TiledOperation, ...] = (
     "qkv",
     "o",
     "attention",
+    "other_attention",
     "router",
+    "layer_inputs",
+    "input_gate",
+    "input_projection",
 )
 
 # One of two equal tiles that are measured four times each wins every time in 2 of 70 cases.

@@ -112,7 +112,7 @@ class VectorTiles(TileKind):
         return (
             declared.least_rows <= tile.rows <= most_rows(operation, shapes)
             and tile.num_warps <= MAX_WARPS
-            and tile.splits <= (_MAX_SPLITS if declared.splits else 1)
+            and tile.splits <= (_MAX_SPLITS if shapes.may_split(operation) else 1)
             and tile.splits <= -(-columns // tile.columns)
             and elements <= _most_elements(operation, shapes, ahead)
             and block_bytes * ahead <= _held_bytes(operation, shapes)
@@ -165,7 +165,7 @@ class NarrowTiles(VectorTiles):
             return super().default(operation, shapes, multiprocessors)
         shape = shapes.shape(operation)
         splits = 1
-        if DECLARATIONS[operation].splits and shape.columns >= _LONG_ROW:
+        if shapes.may_split(operation) and shape.columns >= _LONG_ROW:
             rows, columns, warps, splits = 16, 512, 2, 4
         elif operation == "head" and shape.rows >= _MANY_ROWS * multiprocessors:
             rows, columns, warps = 32, 512, 2
@@ -187,7 +187,7 @@ class NarrowTiles(VectorTiles):
         columns = shapes.shape(operation).columns
         if operation in _OF_EXPERTS:
             yield from super().around(start, operation, shapes)
-        for split_choices in ((4, 1), (2,)) if DECLARATIONS[operation].splits else ((1,),):
+        for split_choices in ((4, 1), (2,)) if shapes.may_split(operation) else ((1,),):
             for (rows, block, warps), splits in product(_NARROW_CHOICES, split_choices):
                 tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
                 if splits == 1 or columns > 4 * block:

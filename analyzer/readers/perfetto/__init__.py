@@ -1,0 +1,1 @@
+"""Reads Perfetto traces through Perfetto's own trace_processor."""

@@ -1,0 +1,1 @@
+"""Reads trees of totals that Proton writes."""
