@@ -63,9 +63,11 @@ def norm_qkv_rope_reference(
     kv_heads: int,
     qk_norm: QkNorm | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64."""
+    """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64. V is Wk n if
+    the matrix has no rows of V."""
     every = linear_reference(x, qkv, norm).view(x.shape[0], -1, rope.head_dim)
-    q, k, v = every[:, :heads], every[:, heads : heads + kv_heads], every[:, -kv_heads:]
+    first_v = every.shape[1] - kv_heads
+    q, k, v = every[:, :heads], every[:, heads : heads + kv_heads], every[:, first_v:]
     if qk_norm is not None:
         ones = torch.ones(rope.head_dim, device=x.device)
         weights = qk_norm.q_weight, qk_norm.k_weight, ones if qk_norm.norms_v else None

@@ -33,7 +33,7 @@ async def recording(attachment, tmp_path: Path) -> Path:
             assert "rec" in attachment.shown.splitlines()[0]
             await attachment.take(pilot, 6)
             attachment.door.answers = [group(3, GONE)]
-            await attachment.until(pilot, lambda: attachment.view.banner is not None)
+            await attachment.until(pilot, lambda: GONE in str(attachment.view.banner))
     return path
 
 
