@@ -63,8 +63,8 @@ def norm_qkv_rope_reference(
     kv_heads: int,
     qk_norm: QkNorm | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64. If the matrix
-    has no rows of V, V is Wk n."""
+    """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64. V is Wk n
+    where the matrix has no rows of V."""
     every = linear_reference(x, qkv, norm).view(x.shape[0], -1, rope.head_dim)
     first_v = every.shape[1] - kv_heads
     q, k, v = every[:, :heads], every[:, heads : heads + kv_heads], every[:, first_v:]
