@@ -85,8 +85,8 @@ def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer
 def _judged(answer: DiffAnswer, ratio: float, base: StepTimes, other: StepTimes) -> DiffAnswer:
     """The answer with its interval and verdict, and how much more data would decide; or why there
     is no interval, and how many steps it lacks."""
-    found = step_ratio(ratio, base, other)
-    if found is None:
+    measured_ratio = step_ratio(ratio, base, other)
+    if measured_ratio is None:
         lacking = [max(FEWEST - len(side[0]), 0) for side in (base, other)]
         few = [
             f"{name} has {counted(len(side[0]), 'timed step')}"
@@ -95,10 +95,10 @@ def _judged(answer: DiffAnswer, ratio: float, base: StepTimes, other: StepTimes)
         ]
         reason = f"{' and '.join(few)}: an interval needs at least {FEWEST} a side"
         return replace(answer, reason=reason, more_base=lacking[0], more_other=lacking[1])
-    interval = found.interval()
+    interval = measured_ratio.interval()
     if interval.low > 1 or interval.high < 1:
         return replace(answer, interval=interval, verdict="slower" if ratio > 1 else "faster")
-    more = found.more()
+    more = measured_ratio.more()
     answer = replace(answer, interval=interval, verdict="no_difference_shown")
     return replace(answer, more_base=more, more_other=more)
 

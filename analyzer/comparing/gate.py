@@ -160,10 +160,10 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
     if not row.base_ns or not row.now_ns:
         return row
     ratio = row.now_ns / row.base_ns
-    found = step_ratio(ratio, base, now)
-    if found is None:
+    measured_ratio = step_ratio(ratio, base, now)
+    if measured_ratio is None:
         return replace(row, ratio=ratio, more_samples=FEWEST - 1)
-    interval = found.interval()
+    interval = measured_ratio.interval()
     row = replace(row, ratio=ratio, interval=interval)
     if allowed_percent is None:
         return row
@@ -172,7 +172,7 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
         return replace(row, verdict="slower")
     if interval.high <= limit:
         return replace(row, verdict="within")
-    return replace(row, more_samples=found.more(limit))
+    return replace(row, more_samples=measured_ratio.more(limit))
 
 
 def _median_of_samples(times_ns: _Times) -> int:

@@ -148,8 +148,8 @@ def _mean_over_median(traces: StepTimes) -> float:
 
 
 def _kept(logs: Floats) -> Floats:
-    found = _outlier(logs)
-    return logs if found is None else np.delete(logs, found)
+    outlier_index = _outlier(logs)
+    return logs if outlier_index is None else np.delete(logs, outlier_index)
 
 
 def _logs(traces: StepTimes) -> Floats:

@@ -75,7 +75,7 @@ def own_input(shape: ModelShape) -> Iterator[Matrix]:
 
 
 def inputs_matrix(shape: ModelShape) -> Matrix:
-    """What makes the inputs of all layers of the embedding; without rows if there are none."""
+    """The matrix that makes the inputs of all layers of the embedding; no rows without them."""
     return Matrix("copy", None, len(shape.layers) * shape.layer_input, shape.hidden)
 
 

@@ -48,7 +48,7 @@ _LOGS = ("-wal", "-journal")
 
 
 class _State(NamedTuple):
-    """What a file system says of a file. No program can set `changed_ns` (ctime) to another time
+    """A file as its file system has it. No program can set `changed_ns` (ctime) to another time
     than now, so a file that was written to is in another state."""
 
     device: int

@@ -220,7 +220,7 @@ def _peer_benchmark(
 
 
 def _measure(command: list[str], cache_home: Path | str = os.devnull) -> _Figures:
-    """What the process reports about itself, and the time from its start to its end. In the device
+    """The report of the process about itself, and the time from its start to its end. In the device
     `os.devnull`, nothing can be kept, so that it reads its file."""
     began = time.perf_counter_ns()
     environ = os.environ | {"XDG_CACHE_HOME": str(cache_home)}

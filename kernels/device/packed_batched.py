@@ -73,11 +73,9 @@ def packed_gathered_products(
     EVEN: tl.constexpr = K % BLOCK == 0
     CHUNKS: tl.constexpr = (K + CHUNK - 1) // CHUNK
     HALF: tl.constexpr = x_ptr.dtype.element_ty != tl.float32 and not INTERPRETED
-    word, chunk, lane = (
-        tl.arange(0, BLOCK // PER_WORD),
-        tl.arange(0, BLOCK // CHUNK),
-        tl.arange(0, BLOCK),
-    )
+    word = tl.arange(0, BLOCK // PER_WORD)
+    chunk = tl.arange(0, BLOCK // CHUNK)
+    lane = tl.arange(0, BLOCK)
     SCALES: tl.constexpr = LAYOUT[1]
     w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
     x_rows = (x_ptr + token * K)[:, None]

@@ -81,7 +81,7 @@ def stored_scales(
 
 @triton.jit
 def scale_values(stored, SCALES: tl.constexpr):
-    """What `stored_scales` has in float32: the scale and the zero point, or of E4M3 the scales of
+    """`stored_scales` as float32: the scale and the zero point, or of E4M3 the scales of
     the first and of the last 16 columns."""
     if SCALES == "fp16":
         first = stored.to(tl.float32)

@@ -1,4 +1,4 @@
-"""What the server of `mcp` may read and write."""
+"""The places that the server of `mcp` may read and write."""
 
 import os
 from pathlib import Path

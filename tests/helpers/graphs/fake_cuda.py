@@ -128,7 +128,7 @@ class FakeAnnotations:
 
 
 class LaterAnnotations:
-    """What later versions of torch do: captures that ask for notes have them, texts are names, and
+    """Later versions of torch: captures that ask for notes have them, texts are names, and
     the notes are read-only."""
 
     def __init__(self, cuda: FakeCuda) -> None:

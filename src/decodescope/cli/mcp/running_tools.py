@@ -116,7 +116,7 @@ async def _measured(
     given: Figures,
     result: type[_Result],
 ) -> _Result:
-    """What the command prints with --json.
+    """The result that the command prints with --json.
 
     Raises:
         InputError: it failed, with the line that it ended with.

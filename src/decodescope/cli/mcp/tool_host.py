@@ -1,4 +1,4 @@
-"""What the tools work on: the places, the traces that were opened, and what is allowed."""
+"""The state that the tools share: the places, the traces that were opened, and what is allowed."""
 
 import os
 from collections import OrderedDict

@@ -82,7 +82,7 @@ class OpenArguments(Struct, frozen=True, forbid_unknown_fields=True):
     captures: Annotated[tuple[PathText, ...], Meta(max_length=8)] = ()
 
     def facts(self, host: ToolHost) -> GivenOptions | None:
-        """What is said beside the trace; None if nothing is."""
+        """The facts given beside the trace; None without any."""
         facts = GivenOptions(
             captures=tuple(map(host.places.trace, self.captures)),
             model=host.places.model(self.model),
