@@ -5,10 +5,10 @@ of theirs; the ratio is median ÷ median.
 
 Over traces, the interval is Welch's t interval of the difference of the means of the logarithms of
 the traces' step times (B. L. Welch, The generalization of "Student's" problem when several
-different population variances are involved, Biometrika 34, 1947). Of normal noise, no other one
-that holds its level for any variance finds as much. One run that is far off would widen it until
-nothing is decided, so it leaves out an `outlier` (F. E. Grubbs, Procedures for detecting outlying
-observations in samples, Technometrics 11, 1969). It is widened to contain the ratio of the medians,
+different population variances are involved, Biometrika 34, 1947). Of the methods in
+docs/experiments.md that held their level, it found most. One run that is far off would widen it
+until nothing is decided, so it leaves out an `outlier` (F. E. Grubbs, Procedures for detecting
+outlying observations in samples, Technometrics 11, 1969). It is widened to contain the ratio of the medians,
 so that a verdict needs both. A side of one trace does not show how far one run is from the next; it
 is taken to vary as the traces of the other side do: s² (1/n + 1), and what its own steps show.
 
