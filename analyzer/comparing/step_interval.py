@@ -8,9 +8,10 @@ the traces' step times (B. L. Welch, The generalization of "Student's" problem w
 different population variances are involved, Biometrika 34, 1947). Of the methods in
 docs/experiments.md that held their level, it found most. One run that is far off would widen it
 until nothing is decided, so it leaves out an `outlier` (F. E. Grubbs, Procedures for detecting
-outlying observations in samples, Technometrics 11, 1969). It is widened to contain the ratio of the medians,
-so that a verdict needs both. A side of one trace does not show how far one run is from the next; it
-is taken to vary as the traces of the other side do: s² (1/n + 1), and what its own steps show.
+outlying observations in samples, Technometrics 11, 1969). It is widened to contain the ratio of the
+medians, so that a verdict needs both. A side of one trace does not show how far one run is from the
+next; it is taken to vary as the traces of the other side do: s² (1/n + 1), and what its own steps
+show.
 
 Over the steps of one trace a side, the interval is around the ratio of the medians and must not
 depend on one slow step: the variance of a bootstrap is one of squares, in which a step ten times as
