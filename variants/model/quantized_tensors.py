@@ -27,10 +27,12 @@ _OTHER_METHODS = {
     "weight_g_idx": "columns in groups",
     "weight_scale_2": "scales of scales",
     "weight_global_scale": "scales of scales",
+    "pre_quant_scale": "scales of inputs",
 }
 # Scales of activations and of K and V, which are computed in the run's dtype.
 _ACTIVATION_SCALES = (
     "input_scale",
+    "input_global_scale",
     "activation_scale",
     "input_scale_ub",
     "input_zero_point",

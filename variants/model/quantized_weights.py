@@ -55,8 +55,10 @@ class QuantizedMatrix(nn.Module):
 
     @property
     def stored(self) -> Stored:
-        form = self.data.dtype if self.packing is None else self.packing.format
-        return form, self.scale is not None
+        if self.packing is not None:
+            # Of other formats, a row has a scale where float16 lacks those of its groups.
+            return self.packing.format, self.packing.format.row_scaled
+        return self.data.dtype, self.scale is not None
 
     @property
     def elements(self) -> int:
@@ -189,6 +191,12 @@ def quantized_formats(model: nn.Module) -> dict[str, Stored]:
         for name, module in model.named_modules()
         if isinstance(module, QuantizedMatrix)
     }
+
+
+def untie(model: Any, key: str) -> None:
+    """The head, if `key` is it, has no weight that could be the embedding's."""
+    if model.all_tied_weights_keys.pop(f"{key}.weight", None) is not None:
+        model.config.get_text_config(decoder=True).tie_word_embeddings = False
 
 
 def weight_tensors(module: nn.Module) -> list[torch.Tensor]:

@@ -60,7 +60,11 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
         )
     if formats == {None}:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
-    scaled = all(part.scale is not None for part in modules)
+    scaled = any(part.scale is not None for part in modules)
+    for part in modules:
+        # Of 4 bits, rows may have a scale in some parts only.
+        if scaled and part.scale is None:
+            part.scale = torch.ones(len(part.data), device=part.data.device)
     # Modules of one format that read the same x are packed alike.
     packing = next(part.packing for part in modules if isinstance(part, QuantizedMatrix))
     scale = _merged(modules, "scale") if scaled else None

@@ -1,0 +1,71 @@
+"""Fills a model with the 4-bit matrices of a checkpoint."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from decodescope.variants.model.grouped.matrix import GroupedMatrix
+from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
+
+_NO_SUCH_SCALES = "its scales are no float16"
+
+
+def place_grouped(skeleton: Any, matrices: Mapping[str, GroupedMatrix]) -> None:
+    """Put modules without memory in the place of the Linear layers that stay packed."""
+    for key, matrix in matrices.items():
+        if (packing := matrix.packing) is not None:
+            words = torch.empty(matrix.rows, packing.width, dtype=torch.int32, device="meta")
+            scale = torch.empty(matrix.rows, device="meta") if packing.format.row_scaled else None
+            bias = skeleton.get_submodule(key).bias
+            skeleton.set_submodule(key, QuantizedLinear(words, scale, bias, packing))
+        untie(skeleton, key)
+
+
+def load_grouped(
+    skeleton: Any, matrices: Mapping[str, GroupedMatrix], read: Callable[[str], torch.Tensor]
+) -> tuple[dict[str, torch.Tensor], str]:
+    """Fill the modules, one after the other, each from the tensors that `read` reads.
+
+    Returns the weights that were dequantised, by their names in the model, and in words what was
+    done with all matrices.
+
+    Raises:
+        ModelError: values that are not what config.json says, or no numbers; names the tensor.
+    """
+    made: dict[str, torch.Tensor] = {}
+    kept: dict[str, int] = {}
+    reasons: dict[str, int] = {}
+    for key, matrix in matrices.items():
+        tensors = {name: read(name) for name in matrix.tensors}
+        packed = matrix.packed(tensors, skeleton.dtype)
+        module = skeleton.get_submodule(key)
+        if packed is not None:
+            module.data, module.scale = packed
+            kept[matrix.stored] = kept.get(matrix.stored, 0) + 1
+            continue
+        if isinstance(module, QuantizedLinear):
+            linear = nn.Linear(matrix.columns, matrix.rows, False, "meta", skeleton.dtype)
+            linear.bias = module.bias  # type: ignore[assignment]
+            skeleton.set_submodule(key, linear)
+        made[f"{key}.weight"] = matrix.dequantised(tensors, skeleton.dtype)
+        reason = f"{matrix.stored}: {matrix.reason or _NO_SUCH_SCALES}"
+        reasons[reason] = reasons.get(reason, 0) + 1
+    return made, _in_words(kept, reasons)
+
+
+def _in_words(kept: Mapping[str, int], reasons: Mapping[str, int]) -> str:
+    parts = []
+    if kept:
+        parts.append(
+            f"{sum(kept.values())} matrices of the checkpoint ({', '.join(sorted(kept))}) are "
+            "repacked, codes and scales unchanged; variants other than fused make them in the "
+            "run's dtype for every product"
+        )
+    if reasons:
+        parts.append(
+            f"{sum(reasons.values())} matrices of the checkpoint are dequantised to the run's dtype"
+            f" ({'; '.join(sorted(reasons))})"
+        )
+    return "; ".join(parts)
