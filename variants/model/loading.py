@@ -35,6 +35,7 @@ from decodescope.variants.model.checkpoint import (
     stored_tensors,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
+from decodescope.variants.model.gguf_file import gguf_config, gguf_tensors
 from decodescope.variants.model.hub import fetch_weights, find_config
 from decodescope.variants.model.quantized_weights import (
     Quantization,
@@ -44,7 +45,12 @@ from decodescope.variants.model.quantized_weights import (
     weight_tensors,
 )
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
+from decodescope.variants.model.source import (
+    ModelSource,
+    checked_config,
+    needs_custom_code,
+    read_config,
+)
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
@@ -132,6 +138,9 @@ def find_files(source: ModelSource) -> ModelFiles:
         return ModelFiles(None, source.preset.config, True)
     if source.folder is not None:
         return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
+    if source.gguf is not None:
+        config = checked_config(source.gguf, gguf_config(source.gguf))
+        return ModelFiles(str(source.gguf.parent), config, True)
     assert source.hub_id is not None
     path, cached_only = find_config(source.hub_id)
     return ModelFiles(source.hub_id, read_config(path), cached_only)
@@ -188,7 +197,7 @@ def load_model(
         declared = declares_quantization(files.config)
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
-        if source.folder is not None:
+        if source.hub_id is None and source.kind != "random":
             quantized = _check_files(source, files, skeleton, source.folder)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
@@ -263,7 +272,10 @@ def _skeleton(
             f"{source.name}: this release of transformers knows no model of type {model_type}"
         )
     with broken_checkpoint(source.name):
-        config = AutoConfig.from_pretrained(files.location, **options)
+        if source.gguf is not None:
+            config = AutoConfig.for_model(**deepcopy(files.config))
+        else:
+            config = AutoConfig.from_pretrained(files.location, **options)
         if not custom and not _is_decoder(config):
             raise ModelError(
                 f"{source.name}: a model of type {config.model_type} is no decoder-only language "
@@ -288,10 +300,15 @@ def _is_decoder(config: Any) -> bool:
 
 
 def _check_files(
-    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path
+    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path | None
 ) -> "QuantizedCheckpoint | None":
-    """Compare the files with `skeleton`; its 8-bit matrices, if they are loaded as they are."""
-    tensors = stored_tensors(folder)
+    """Compare the files of `folder`, or of a GGUF file, with `skeleton`; its matrices of 8 and 4
+    bits, if they are loaded as they are."""
+    if folder is not None:
+        tensors = stored_tensors(folder)
+    else:
+        assert source.gguf is not None
+        tensors = gguf_tensors(source.gguf, skeleton)
     if unsupported_quantization(files.config) is not None:
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
@@ -342,8 +359,10 @@ def _load_checkpoint(
     return loaded_model(model, tokenizer, weights, source.name, findings)
 
 
-def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, bool]) -> Any | None:
+def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, Any]) -> Any | None:
     folder = source.folder
+    if source.gguf is not None:
+        options = options | {"gguf_file": source.gguf.name}
     if folder is not None and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         return None
     try:

@@ -4,6 +4,7 @@ transformers would cast such weights and drop their scales, or ask for that pack
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ from torch import nn
 
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
+from decodescope.variants.model.gguf_file import GgufReader
 from decodescope.variants.model.grouped.finding import grouped_matrices, tensors_of
+from decodescope.variants.model.grouped.gguf import gguf_matrices
 from decodescope.variants.model.grouped.loading import load_grouped, place_grouped
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.mxfp4_experts import (
@@ -31,6 +34,7 @@ from decodescope.variants.model.quantized_tensors import (
     row_scales,
 )
 from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
+from decodescope.variants.model.source import GGUF
 from decodescope.variants.model.stored_quantization import (
     declared_schemes,
     declares_quantization,
@@ -67,6 +71,10 @@ def find_quantized(
     Its matrices of 8 and 4 bits take the place of their Linear layers in `skeleton`, without
     memory. Raises as `narrow_matrices` and `grouped_matrices`.
     """
+    if _is_gguf(tensors):
+        grouped = gguf_matrices(name, skeleton, tensors)
+        place_grouped(skeleton, grouped)
+        return QuantizedCheckpoint(tensors, {}, grouped, False)
     if stores_mxfp4(config):
         place_packed(skeleton)
         require_packed(name, skeleton, tensors)
@@ -100,7 +108,12 @@ def load_quantized(
     """
     tensors, matrices = checkpoint.tensors, checkpoint.matrices
     findings = _require_whole(name, skeleton, checkpoint)
-    with TensorReader(tensors, device) as reader:
+    with ExitStack() as stack:
+        reader: GgufReader | TensorReader
+        if _is_gguf(tensors):
+            reader = GgufReader(tensors, device, skeleton.config)
+        else:
+            reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
             module = skeleton.get_submodule(key)
             module.data = reader.read(matrix.data)
@@ -119,6 +132,10 @@ def load_quantized(
     skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
     compute_buffers(skeleton, device)
     return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton)), in_words), *findings)
+
+
+def _is_gguf(tensors: Mapping[str, StoredTensor]) -> bool:
+    return any(tensor.file.suffix == GGUF for tensor in tensors.values())
 
 
 def _require_whole(
