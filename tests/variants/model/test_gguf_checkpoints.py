@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
+from gguf import GGUFReader
 
+from decodescope.analyzer.errors import MissingRequirement, ModelError
+from decodescope.variants.model import gguf_file
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
@@ -17,6 +21,20 @@ MIXES: dict[str, dict[str, Kind]] = {
     "Q8_0": dict.fromkeys((*LAYER, "token_embd"), Kind.Q8_0),
     "Q4_K_M": dict.fromkeys(LAYER, Kind.Q4_K)
     | {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q4_K, "output": Kind.Q6_K},
+}
+
+KEPT = (
+    "repacked, codes and scales unchanged; variants other than fused make them in the run's dtype "
+    "for every product"
+)
+DEQUANTISED = "of the checkpoint's matrices are dequantised to the run's dtype"
+FOUND = {
+    "Q4_0": (
+        f"14 of the checkpoint's matrices (GGUF Q4_0) are {KEPT}; 1 {DEQUANTISED} (GGUF Q6_K: no "
+        "kernel reads it)"
+    ),
+    "Q8_0": f"14 {DEQUANTISED} (GGUF Q8_0: no kernel reads it)",
+    "Q4_K_M": f"15 {DEQUANTISED} (GGUF Q4_K: no kernel reads it; GGUF Q6_K: no kernel reads it)",
 }
 
 
@@ -42,4 +60,47 @@ def test_the_logits_are_those_of_transformers(mix: str, tmp_path: Path) -> None:
     assert logits.isfinite().all()
     assert torch.equal(logits, expected(ids).logits)
     (finding,) = loaded.findings
-    print(finding.message)
+    assert finding.message == FOUND[mix]
+
+
+def test_a_folder_of_gguf_files_asks_for_one(tmp_path: Path) -> None:
+    save_gguf(tmp_path / "model.gguf", {})
+    with pytest.raises(ModelError, match=r"a folder of GGUF files; name one, as .*model\.gguf"):
+        resolve_model(str(tmp_path))
+
+
+def test_an_architecture_whose_tensors_are_not_one_to_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, {}, "qwen3moe")
+    with pytest.raises(ModelError, match="the architecture qwen3moe are not read"):
+        load(path)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 40, 700, 60_000])
+def test_a_file_that_is_cut_is_refused_in_one_line(kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"])
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ModelError, match="not a GGUF file that transformers reads") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"])
+    (tensor,) = (each for each in GGUFReader(path).tensors if each.name == "blk.1.ffn_down.weight")
+    with path.open("r+b") as file:
+        file.seek(tensor.data_offset + 5 * int(tensor.data.shape[1]))
+        file.write(np.float16("nan").tobytes())
+    with pytest.raises(ModelError, match=r"row 5 of model.layers.1.mlp.down_proj.weight has scale"):
+        load(path)
+
+
+def test_without_the_package_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_gguf(tmp_path / "model.gguf", {})
+    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    with pytest.raises(MissingRequirement, match="pip install gguf"):
+        load(tmp_path / "model.gguf")

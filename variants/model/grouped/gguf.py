@@ -53,9 +53,18 @@ def gguf_matrices(
             packing = integer_packing(columns, _GROUP, zeros=False) if kind == _Q4_0 else None
             reason = "" if packing else "no kernel reads it"
             matrices[key] = GgufMatrix(
-                name, key, rows, columns, _GROUP, (weight,), weight, f"GGUF {kind}", packing, reason,
+                name,
+                key,
+                rows,
+                columns,
+                _GROUP,
+                (weight,),
+                weight,
+                f"GGUF {kind}",
+                packing,
+                reason,
                 kind,
-            )  # fmt: skip
+            )
     return matrices
 
 

@@ -59,13 +59,13 @@ def _in_words(kept: Mapping[str, int], reasons: Mapping[str, int]) -> str:
     parts = []
     if kept:
         parts.append(
-            f"{sum(kept.values())} matrices of the checkpoint ({', '.join(sorted(kept))}) are "
+            f"{sum(kept.values())} of the checkpoint's matrices ({', '.join(sorted(kept))}) are "
             "repacked, codes and scales unchanged; variants other than fused make them in the "
             "run's dtype for every product"
         )
     if reasons:
         parts.append(
-            f"{sum(reasons.values())} matrices of the checkpoint are dequantised to the run's dtype"
-            f" ({'; '.join(sorted(reasons))})"
+            f"{sum(reasons.values())} of the checkpoint's matrices are dequantised to the run's "
+            f"dtype ({'; '.join(sorted(reasons))})"
         )
     return "; ".join(parts)
