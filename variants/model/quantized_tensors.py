@@ -133,7 +133,8 @@ def _matrix(
 def _refused(name: str, reason: str) -> ModelError:
     return ModelError(
         f"{name}: {reason}; only F8_E4M3, F8_E5M2 and I8 weights of Linear layers, with one scale "
-        "for each row or matrix, are read as they are; choose such a checkpoint"
+        "for each row or matrix, and the formats of 4 bits that config.json names are read as they "
+        "are; choose such a checkpoint"
     )
 
 

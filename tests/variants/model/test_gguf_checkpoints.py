@@ -24,8 +24,8 @@ MIXES: dict[str, dict[str, Kind]] = {
 }
 
 KEPT = (
-    "repacked, codes and scales unchanged; variants other than fused make them in the run's dtype "
-    "for every product"
+    "repacked, codes and scales unchanged; variants other than fused dequantise them for every "
+    "product, and are slow"
 )
 DEQUANTISED = "of the checkpoint's matrices are dequantised to the run's dtype"
 FOUND = {

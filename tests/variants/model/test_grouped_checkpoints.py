@@ -1,6 +1,7 @@
 """Checkpoints whose weights have 4 bits are read without rounding anything."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
 
-from decodescope.variants.model import quantized_weights
+from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.variants.model import quantized_weights, workload_costs
 from decodescope.variants.model.grouped import matrix
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.stored_quantization import require_format
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import model_bytes
+from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed
 from tests.variants.model.quantized_checkpoints import (
@@ -138,13 +143,13 @@ def test_each_matrix_has_one_of_several_schemes(tmp_path: Path) -> None:
     assert torch.equal(load(tmp_path / "a").model(ids).logits, expected(ids).logits)
 
 
-@pytest.mark.parametrize("name", ["compressed-tensors", "AWQ", "NVFP4 of ModelOpt"])
+@pytest.mark.parametrize("name", ["AWQ", "NVFP4 of ModelOpt"])
 def test_memory_is_that_of_the_files_and_a_layer(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As PyTorch's allocator counts it."""
-    monkeypatch.setattr(matrix, "_BLOCK", 1 << 9)
-    monkeypatch.setattr(quantized_weights, "_UNPACKED", 1 << 9)
+    monkeypatch.setattr(matrix, "_BLOCK", 1 << 11)
+    monkeypatch.setattr(quantized_weights, "_UNPACKED", 1 << 11)
     expected = save_packed(tmp_path, LAYOUTS[name])
     layer = expected.model.layers[0].to(torch.bfloat16)
     layer_bytes = sum(weight.nbytes for weight in layer.parameters())
@@ -158,3 +163,31 @@ def test_memory_is_that_of_the_files_and_a_layer(
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     totals = [each["args"]["Total Allocated"] for each in events if each["name"] == "[memory]"]
     assert max(totals) - totals[0] < stored + layer_bytes
+
+
+def test_memory_is_checked_for_the_packed_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = save_packed(tmp_path, LAYOUTS["GPTQ"])
+    workload = DecodeWorkload(1, 2, 2, "fp32")
+    needed = model_bytes(load(tmp_path).model)
+    enough = needed + 90_000
+    assert enough < 0.5 * model_bytes(expected)
+    for free_bytes, fits in ((enough, True), (needed, False)):
+        monkeypatch.setattr(workload_costs, "free_host_bytes", lambda free=free_bytes: free)
+        with nullcontext() if fits else pytest.raises(MissingRequirement, match="not enough mem"):
+            load_model(resolve_model(str(tmp_path)), "cpu", "fp32", workload=workload)
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "stored"),
+    [("compressed-tensors", "int4", "int4_g32"), ("GPTQ", "int8", "int4_asym"),
+     ("NVFP4 of ModelOpt", "mxfp4", "nvfp4"), ("MXFP4 of compressed-tensors", "bf16", "mxfp4")],
+)  # fmt: skip
+def test_another_format_than_that_of_the_checkpoint_is_refused(
+    name: str, format: str, stored: str
+) -> None:
+    config = {"quantization_config": LAYOUTS[name].config}
+    require_format("mine", config, VariantSpec.parse(f"fused+{stored}"))
+    with pytest.raises(InputError, match=f"weights in {format}, but mine is stored in {stored};"):
+        require_format("mine", config, VariantSpec.parse(f"fused+{format}"))

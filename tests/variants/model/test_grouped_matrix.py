@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.modelling.config import model_shape
+from decodescope.analyzer.modelling.weight_formats import stored_format
 from decodescope.kernels.host.packed import codes_and_scales
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.grouped.finding import grouped_matrices
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.grouped.schemes import packed_schemes
+from tests.helpers.families import FAMILIES
 from tests.variants.model.grouped_checkpoints import LAYOUTS, Drawn, Packed, Tensors, drawn
 
 _TYPES = {
@@ -128,6 +131,22 @@ def test_a_scale_of_zero_is_kept_and_one_that_is_no_number_refused(name: str, va
         ModelError, match=r"m: row 5 of w\.(weight_)?scales? has scales that are NaN"
     ):
         matrix.packed(tensors, torch.float32)
+
+
+# Beside the codes: the order of columns, and GPTQ's zero points that all are 8.
+UNCOUNTED = ("g_idx", "weight_g_idx", "weight_shape", "input_scale", "input_global_scale")
+UNCOUNTED_BYTES = {"GPTQ, symmetric": 64 * 6 // 2, "NVFP4 of compressed-tensors": 4,
+                   "NVFP4 of ModelOpt": 4}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if "fp32" not in name])
+def test_config_json_tells_the_bytes_of_a_matrix(name: str) -> None:
+    layout = LAYOUTS[name]
+    tensors, _ = layout.pack(drawn(64, 192, layout, np.random.default_rng(0)))
+    stored = sum(tensor.nbytes for key, tensor in tensors.items() if key not in UNCOUNTED)
+    shape = model_shape(FAMILIES["llama2"], "m", "m")
+    found = stored_format(shape, layout.config).matrix_bytes(64, 192)
+    assert found == stored - UNCOUNTED_BYTES.get(name, 0)
 
 
 def test_weights_beyond_the_models_dtype_are_refused_there_only() -> None:

@@ -60,8 +60,8 @@ def _in_words(kept: Mapping[str, int], reasons: Mapping[str, int]) -> str:
     if kept:
         parts.append(
             f"{sum(kept.values())} of the checkpoint's matrices ({', '.join(sorted(kept))}) are "
-            "repacked, codes and scales unchanged; variants other than fused make them in the "
-            "run's dtype for every product"
+            "repacked, codes and scales unchanged; variants other than fused dequantise them for "
+            "every product, and are slow"
         )
     if reasons:
         parts.append(
