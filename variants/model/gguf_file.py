@@ -40,7 +40,7 @@ def gguf_config(path: Path) -> dict[str, object]:
         ModelError: not a whole GGUF file, or of an architecture that transformers does not read.
     """
     if find_spec("gguf") is None:
-        raise MissingRequirement(f"{path}: GGUF files need the package gguf; pip install gguf")
+        raise MissingRequirement(f"{path}: GGUF files need the package gguf: pip install gguf")
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
     with _whole(path):

@@ -14,9 +14,13 @@ from torch import nn
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.gguf_file import GgufReader
-from decodescope.variants.model.grouped.finding import grouped_matrices, tensors_of
 from decodescope.variants.model.grouped.gguf import gguf_matrices
-from decodescope.variants.model.grouped.loading import load_grouped, place_grouped
+from decodescope.variants.model.grouped.loading import (
+    grouped_matrices,
+    load_grouped,
+    place_grouped,
+    tensors_of,
+)
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.mxfp4_experts import (
     BLOCKS,

@@ -65,14 +65,14 @@ class Packed:
     without the layer's name, and its weights. `middle`: every zero point is 8. `stays`: fused
     kernels read it as it is."""
 
-    config: Mapping[str, Any]
+    config: dict[str, Any]
     pack: Pack
     group: int = 32
     scales: torch.dtype = torch.float16
     middle: bool = False
     ordered: bool = True
     stays: bool = True
-    sizes: Mapping[str, int] = field(default_factory=lambda: SIZES)
+    sizes: Mapping[str, Any] = field(default_factory=lambda: SIZES)
 
 
 def _pack_quantized(zeros: bool = False, order: bool = False) -> Pack:
@@ -246,7 +246,8 @@ def save_packed(
     random = np.random.default_rng(0)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and (head or name != "lm_head"):
-            stored, weight = layout.pack(drawn(*module.weight.shape, layout, random))
+            rows, columns = module.weight.shape
+            stored, weight = layout.pack(drawn(rows, columns, layout, random))
             tensors.pop(f"{name}.weight", None)
             tensors |= {f"{name}.{end}": value.clone() for end, value in stored.items()}
             module.weight = nn.Parameter(weight, requires_grad=False)

@@ -143,14 +143,13 @@ def test_each_matrix_has_one_of_several_schemes(tmp_path: Path) -> None:
     assert torch.equal(load(tmp_path / "a").model(ids).logits, expected(ids).logits)
 
 
-@pytest.mark.parametrize("name", ["AWQ", "NVFP4 of ModelOpt"])
 def test_memory_is_that_of_the_files_and_a_layer(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As PyTorch's allocator counts it."""
     monkeypatch.setattr(matrix, "_BLOCK", 1 << 11)
     monkeypatch.setattr(quantized_weights, "_UNPACKED", 1 << 11)
-    expected = save_packed(tmp_path, LAYOUTS[name])
+    expected = save_packed(tmp_path, LAYOUTS["NVFP4 of ModelOpt"])
     layer = expected.model.layers[0].to(torch.bfloat16)
     layer_bytes = sum(weight.nbytes for weight in layer.parameters())
     stored = sum(tensor.nbytes for tensor in load_file(tmp_path / WEIGHTS).values())

@@ -17,7 +17,7 @@ from decodescope.analyzer.modelling.config import model_shape
 from decodescope.analyzer.modelling.weight_formats import stored_format
 from decodescope.kernels.host.packed import codes_and_scales
 from decodescope.variants.model.checkpoint import StoredTensor
-from decodescope.variants.model.grouped.finding import grouped_matrices
+from decodescope.variants.model.grouped.loading import grouped_matrices
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.grouped.schemes import packed_schemes
 from tests.helpers.families import FAMILIES

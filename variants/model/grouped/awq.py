@@ -37,7 +37,8 @@ class Awq(GroupedMatrix):
 
 def _in_order(words: torch.Tensor) -> torch.Tensor:
     """The codes of words int32 [n, rows / 8]: uint8 [rows, n]."""
-    return nibbles(words).unflatten(1, (-1, ROWS_OF_WORD))[..., _PLACE].flatten(1).T
+    codes = nibbles(words)
+    return codes.view(len(codes), -1, ROWS_OF_WORD)[..., _PLACE].flatten(1).T
 
 
 def awq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> GroupedMatrix | None:

@@ -29,7 +29,8 @@ class GgufMatrix(GroupedMatrix):
     kind: str = _Q4_0
 
     def groups(self, tensors: Tensors, rows: slice) -> Groups:
-        blocks = tensors[self.scale][rows].unflatten(1, (-1, _SCALE_BYTES + _GROUP // 2))
+        stored = tensors[self.scale][rows]
+        blocks = stored.view(len(stored), -1, _SCALE_BYTES + _GROUP // 2)
         scales = blocks[..., :_SCALE_BYTES].contiguous().view(torch.float16).squeeze(-1).float()
         codes = blocks[..., _SCALE_BYTES:]
         return Groups(torch.cat((codes & 15, codes >> 4), dim=2).flatten(1), scales)
