@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
+import pytest
 import torch
-from gguf import GGMLQuantizationType as Kind
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+gguf = pytest.importorskip("gguf")
+Kind = gguf.GGMLQuantizationType
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, LAYERS, VOCABULARY = 256, 512, 4, 2, 2, 101
 _FIELDS: Mapping[str, Any] = {
@@ -23,6 +25,14 @@ _MATRICES = {
     "attn_output": (HIDDEN, HIDDEN), "ffn_gate": (INTERMEDIATE, HIDDEN),
     "ffn_up": (INTERMEDIATE, HIDDEN), "ffn_down": (HIDDEN, INTERMEDIATE),
 }  # fmt: skip
+
+_LAYER = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+MIXES: dict[str, dict[str, Kind]] = {
+    "Q4_0": dict.fromkeys(_LAYER, Kind.Q4_0) | {"token_embd": Kind.Q4_0, "output": Kind.Q6_K},
+    "Q8_0": dict.fromkeys((*_LAYER, "token_embd"), Kind.Q8_0),
+    "Q4_K_M": dict.fromkeys(_LAYER, Kind.Q4_K)
+    | {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q4_K, "output": Kind.Q6_K},
+}
 
 
 def blocks(shape: tuple[int, int], kind: Kind, random: np.random.Generator) -> np.ndarray[Any, Any]:

@@ -5,23 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType as Kind
-from gguf import GGUFReader
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.variants.model import gguf_file
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
-from tests.variants.model.gguf_checkpoints import VOCABULARY, by_transformers, save_gguf
-
-LAYER = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-MIXES: dict[str, dict[str, Kind]] = {
-    "Q4_0": dict.fromkeys(LAYER, Kind.Q4_0) | {"token_embd": Kind.Q4_0, "output": Kind.Q6_K},
-    "Q8_0": dict.fromkeys((*LAYER, "token_embd"), Kind.Q8_0),
-    "Q4_K_M": dict.fromkeys(LAYER, Kind.Q4_K)
-    | {"attn_v": Kind.Q6_K, "ffn_down": Kind.Q6_K, "token_embd": Kind.Q4_K, "output": Kind.Q6_K},
-}
+from tests.variants.model.gguf_checkpoints import (
+    MIXES,
+    VOCABULARY,
+    by_transformers,
+    gguf,
+    save_gguf,
+)
 
 KEPT = (
     "repacked, codes and scales unchanged; variants other than fused dequantise them for every "
@@ -89,7 +85,9 @@ def test_a_file_that_is_cut_is_refused_in_one_line(kept: int, tmp_path: Path) ->
 def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     save_gguf(path, MIXES["Q4_0"])
-    (tensor,) = (each for each in GGUFReader(path).tensors if each.name == "blk.1.ffn_down.weight")
+    (tensor,) = (
+        each for each in gguf.GGUFReader(path).tensors if each.name == "blk.1.ffn_down.weight"
+    )
     with path.open("r+b") as file:
         file.seek(tensor.data_offset + 5 * int(tensor.data.shape[1]))
         file.write(np.float16("nan").tobytes())

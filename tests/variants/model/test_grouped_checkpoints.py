@@ -76,6 +76,7 @@ def test_every_layout_gives_the_weights_of_the_dequantised_model(
 @pytest.mark.filterwarnings("ignore:You passed `quantization_config`")
 @pytest.mark.parametrize("layout", ITS_OWN.values(), ids=list(ITS_OWN))
 def test_the_package_that_wrote_it_reads_the_same_weights(layout: Packed, tmp_path: Path) -> None:
+    pytest.importorskip("compressed_tensors")
     save_packed(tmp_path, layout)
     theirs = AutoModelForCausalLM.from_pretrained(
         tmp_path, dtype="float32", quantization_config=CompressedTensorsConfig(dequantize=True)

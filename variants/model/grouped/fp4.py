@@ -49,7 +49,9 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
         ModelError: tensors that are not what config.json says; names tensor and field.
     """
     named = {end: f"{key}.weight_{end}" for end in ("packed", "scale", "scale_2", "global_scale")}
-    scheme = checkpoint.scheme_of(("nvfp4", "mxfp4"), 0, columns, False)
+    described = checkpoint.tensors.get(named["scale"])
+    groups = described.shape[-1] if described is not None and described.shape else 0
+    scheme = checkpoint.scheme_of(("nvfp4", "mxfp4"), groups, columns, False)
     modelopt = named["packed"] not in checkpoint.tensors
     codes = f"{key}.weight" if modelopt else named["packed"]
     stored = checkpoint.tensors.get(codes)

@@ -12,10 +12,8 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.workload import DecodeWorkload
 from tests.helpers.fused_steps import fused, ids_of
-from tests.variants.model.gguf_checkpoints import by_transformers, save_gguf
 from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed
 from tests.variants.model.quantized_checkpoints import WEIGHTS
-from tests.variants.model.test_gguf_checkpoints import MIXES
 from tests.variants.steps.fused.test_quantized_checkpoint import (
     K_PROJ,
     WORKLOAD,
@@ -54,13 +52,6 @@ def test_every_variant_on_the_gpu(layout: Packed, variant: str, batch: int, tmp_
 def test_what_is_dequantised_is_decoded_too(name: str, device: str, tmp_path: Path) -> None:
     expected = save_packed(tmp_path, LAYOUTS[name])
     assert_agrees(load(tmp_path, device), expected)
-
-
-def test_q4_0_of_a_gguf_file(device: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    save_gguf(path, MIXES["Q4_0"])
-    expected = by_transformers(path)
-    assert_agrees(load(path, device), expected)
 
 
 def test_its_own_format_changes_nothing(device: str, tmp_path: Path) -> None:
