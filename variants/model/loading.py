@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +22,7 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.checkpoint import (
     INDEX,
     WEIGHTS,
+    StoredTensor,
     broken_checkpoint,
     holds_quantized,
     in_one_line,
@@ -197,8 +197,9 @@ def load_model(
         declared = declares_quantization(files.config)
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
-        if source.hub_id is None and source.kind != "random":
-            quantized = _check_files(source, files, skeleton, source.folder)
+        if source.is_local:
+            tensors = local_tensors(source, skeleton)
+            quantized = _check_files(source, files, skeleton, tensors)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
             weight_bytes, counted_spec = model_bytes(skeleton), spec
@@ -214,7 +215,7 @@ def load_model(
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, folder)
+            quantized = _check_files(source, files, skeleton, stored_tensors(folder))
             if quantized is not None and workload is not None:
                 weight_bytes = model_bytes(skeleton)
                 require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
@@ -299,16 +300,20 @@ def _is_decoder(config: Any) -> bool:
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
+def local_tensors(source: ModelSource, skeleton: Any) -> dict[str, StoredTensor]:
+    """The tensors of a folder or a GGUF file, by their names in the model `skeleton`. Raises as
+    `stored_tensors` and `gguf_tensors`."""
+    if source.gguf is not None:
+        return gguf_tensors(source.gguf, skeleton)
+    assert source.folder is not None
+    return stored_tensors(source.folder)
+
+
 def _check_files(
-    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path | None
+    source: ModelSource, files: ModelFiles, skeleton: Any, tensors: Mapping[str, StoredTensor]
 ) -> "QuantizedCheckpoint | None":
-    """Compare the files of `folder`, or of a GGUF file, with `skeleton`; its matrices of 8 and 4
-    bits, if they are loaded as they are."""
-    if folder is not None:
-        tensors = stored_tensors(folder)
-    else:
-        assert source.gguf is not None
-        tensors = gguf_tensors(source.gguf, skeleton)
+    """Compare a checkpoint's tensors with `skeleton`; its matrices of 8 and 4 bits, if they are
+    loaded as they are."""
     if unsupported_quantization(files.config) is not None:
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None

@@ -70,6 +70,11 @@ class ModelSource:
     preset: Preset | None = None
     gguf: Path | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are here."""
+        return self.folder is not None or self.gguf is not None
+
 
 def resolve_model(name: str) -> ModelSource:
     """The source that `--model name` means; checks that a local folder has the files to load.

@@ -8,9 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.kernels.shape_model import shape_model
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.quantized_weights import QuantizedLinear
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.model_parts import fused_model
 from tests.helpers.fused_steps import fused, ids_of
 from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed
 from tests.variants.model.quantized_checkpoints import WEIGHTS
@@ -52,6 +56,24 @@ def test_every_variant_on_the_gpu(layout: Packed, variant: str, batch: int, tmp_
 def test_what_is_dequantised_is_decoded_too(name: str, device: str, tmp_path: Path) -> None:
     expected = save_packed(tmp_path, LAYOUTS[name])
     assert_agrees(load(tmp_path, device), expected)
+
+
+def test_a_head_in_4_bits(device: str, tmp_path: Path) -> None:
+    expected = save_packed(tmp_path, LAYOUTS["compressed-tensors"], head=True)
+    assert_agrees(load(tmp_path, device), expected)
+
+
+@pytest.mark.parametrize("name", ["GPTQ", "NVFP4 of ModelOpt"])
+def test_benches_measure_the_formats_of_the_files(name: str, tmp_path: Path) -> None:
+    save_packed(tmp_path, LAYOUTS[name])
+    source, spec = resolve_model(str(tmp_path)), VariantSpec("fused")
+    parts = shape_model(source, 1, torch.bfloat16, "cpu", spec)
+    loaded = fused_model(load(tmp_path, "cpu").model)
+    for mine, theirs in zip(parts.layers, loaded.layers, strict=True):
+        for one, other in zip(mine.matrices, theirs.matrices, strict=True):
+            assert one.data.is_meta
+            assert one.data.shape == other.data.shape
+            assert (one.packing, one.scale is None) == (other.packing, other.scale is None)
 
 
 def test_its_own_format_changes_nothing(device: str, tmp_path: Path) -> None:
