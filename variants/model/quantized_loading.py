@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.gguf_file import GgufReader
@@ -73,7 +74,8 @@ def find_quantized(
     """The checkpoint of `tensors`, which `holds_quantized` weights.
 
     Its matrices of 8 and 4 bits take the place of their Linear layers in `skeleton`, without
-    memory. Raises as `narrow_matrices` and `grouped_matrices`.
+    memory. Raises as `narrow_matrices` and `grouped_matrices`, and `ModelError` if config.json
+    describes weights of 4 bits and there are none.
     """
     if _is_gguf(tensors):
         grouped = gguf_matrices(name, skeleton, tensors)
@@ -88,6 +90,11 @@ def find_quantized(
     used = tensors_of(grouped)
     others = {key: tensor for key, tensor in tensors.items() if key not in used}
     matrices = narrow_matrices(name, skeleton, others, declares_quantization(config))
+    if schemes and not (grouped or matrices):
+        raise ModelError(
+            f"{name}: quantization_config of config.json describes weights of 4 bits, and no tensor "
+            "has such; use the files of one checkpoint"
+        )
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
         scale = None if matrix.scale is None else torch.empty(matrix.rows, device="meta")

@@ -197,6 +197,10 @@ LAYOUTS: dict[str, Packed] = {
     "GPTQ": Packed(_gptq_config(), _gptq()),
     "GPTQ, symmetric": Packed(_gptq_config(sym=True), _gptq(), middle=True),
     "GPTQ, the last group is short": Packed(_gptq_config(), _gptq(), sizes=_ODD),
+    "GPTQ in groups of 96": Packed(
+        _gptq_config(group_size=96), _gptq(), group=96,
+        sizes={"hidden_size": 96, "intermediate_size": 192},
+    ),
     "GPTQ v2, channels": Packed(
         _gptq_config(checkpoint_format="gptq_v2", group_size=-1), _gptq(False), group=0
     ),
