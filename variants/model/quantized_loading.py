@@ -92,8 +92,8 @@ def find_quantized(
     matrices = narrow_matrices(name, skeleton, others, declares_quantization(config))
     if schemes and not (grouped or matrices):
         raise ModelError(
-            f"{name}: quantization_config of config.json describes weights of 4 bits, and no tensor "
-            "has such; use the files of one checkpoint"
+            f"{name}: quantization_config of config.json describes weights of 4 bits, and no "
+            "tensor has such; use the files of one checkpoint"
         )
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")

@@ -1,4 +1,4 @@
-"""Finds the 4-bit matrices of a checkpoint by config.json and names, and fills a model with them."""
+"""Finds the 4-bit matrices of a checkpoint by config.json and names, and loads them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
