@@ -159,6 +159,20 @@ def test_weights_beyond_the_models_dtype_are_refused_there_only() -> None:
         matrix.packed(tensors, torch.float16)
 
 
+def test_every_e8m0_scale_is_exact_as_far_as_batches_multiply_it() -> None:
+    layout = LAYOUTS["MXFP4 of compressed-tensors"]
+    made = drawn(128, 32, layout, np.random.default_rng(0))
+    made.scales.view(torch.uint8)[:, 0] = torch.arange(128, dtype=torch.uint8)
+    matrix, tensors, weight = matrix_of(layout, made)
+    packed = matrix.packed(tensors, torch.float32)
+    assert packed is not None
+    assert matrix.packing is not None
+    _, scales = codes_and_scales(packed[0], matrix.packing)
+    exact = torch.tensor([2.0 ** (byte - 127) for byte in range(128)], dtype=torch.float64)
+    assert torch.equal(scales[:, 0, 0].double(), exact)
+    assert torch.equal(matrix.dequantised(tensors, torch.float32), weight)
+
+
 def test_mxfp4_beyond_what_batches_multiply_is_dequantised() -> None:
     layout = LAYOUTS["MXFP4 of compressed-tensors"]
     made = drawn(8, 96, layout, np.random.default_rng(0))

@@ -21,7 +21,8 @@ from decodescope.kernels.host.packing import Packing, packing_of
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.matrix import GroupedMatrix, Groups, Tensors, nibbles
 
-_BIAS, _NAN = 127, 255
+# Bits of a float32's fraction.
+_FRACTION = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class Fp4(GroupedMatrix):
         codes = nibbles(tensors[self.tensors[0]][rows])
         stored = tensors[self.scale][rows]
         if self.whole is None:
-            scales = torch.exp2(stored.float() - _BIAS)
-            return Groups(codes, scales.where(stored != _NAN, torch.nan))
+            # A float32's exponent, but for that of 0, which is a subnormal number. NaN is infinite.
+            bits = torch.where(stored == 0, 1 << (_FRACTION - 1), stored.int() << _FRACTION)
+            return Groups(codes, bits.view(torch.float32))
         whole = tensors[self.whole].reshape(()).float()
         row_scale = (1 / whole if self.divides else whole).expand(len(codes))
         return Groups(codes, stored.float(), row_scale=row_scale)

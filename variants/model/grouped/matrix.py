@@ -25,6 +25,8 @@ MIDDLE = 8
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 # Codes times scales stay below the largest float16, which batches make of them.
 _LARGEST_EXPONENT = 11
+# Of a float32's exponent.
+_BIAS = 127
 # E8M0 beyond 2^4 overflows in batches (`kernels.device.packed_batched`).
 _LARGEST_E8M0 = 16.0
 
@@ -166,7 +168,8 @@ def _exact_scales(
     if packing.format.scales == "e4m3" or torch.equal(scales.half().float(), scales):
         return scales, 1.0
     exponent = torch.frexp(scales.abs().amax(dim=1)).exponent - _LARGEST_EXPONENT
-    factor = torch.exp2(exponent.float())
+    # As bits, because exp2 is not exact on every device.
+    factor = ((exponent.clamp(min=1 - _BIAS) + _BIAS) << 23).view(torch.float32)
     divided = scales / factor[:, None]
     exact = torch.equal(divided.half().float() * factor[:, None], scales)
     return (divided if exact else None), factor
