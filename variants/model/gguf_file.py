@@ -88,13 +88,14 @@ class GgufReader:
         values: np.ndarray[Any, Any] = stored.weights
         if dtype is None or described.dtype in _UNQUANTISED:
             return torch.from_numpy(np.array(values)).to(self._device, dtype)
-        rows, columns = described.shape
-        made = torch.empty(described.shape, dtype=dtype, device=self._device)
+        values = values.reshape(-1, values.shape[-1])
+        columns = described.shape[-1]
+        made = torch.empty(len(values), columns, dtype=dtype, device=self._device)
         step = max(1, _BLOCK // columns)
-        for first in range(0, rows, step):
+        for first in range(0, len(values), step):
             block = slice(first, first + step)
             made[block] = dequantised(values[block], described.dtype).to(self._device)
-        return made
+        return made.view(described.shape)
 
 
 def _opened(path: Path, config: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,10 @@ LAYOUTS: dict[str, Packed] = {
         scales=torch.float8_e8m0fnu,
     ),
 }  # fmt: skip
+
+
+def with_one_layer(layout: Packed) -> Packed:
+    return replace(layout, sizes={**layout.sizes, "num_hidden_layers": 1})
 
 
 def drawn(rows: int, columns: int, layout: Packed, random: np.random.Generator) -> Drawn:

@@ -22,7 +22,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
-from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed
+from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed, with_one_layer
 from tests.variants.model.quantized_checkpoints import (
     WEIGHTS,
     Layout,
@@ -150,7 +150,7 @@ def test_memory_is_that_of_the_files_and_a_layer(
     """As PyTorch's allocator counts it."""
     monkeypatch.setattr(matrix, "_BLOCK", 1 << 11)
     monkeypatch.setattr(quantized_weights, "_UNPACKED", 1 << 11)
-    expected = save_packed(tmp_path, LAYOUTS["NVFP4 of ModelOpt"])
+    expected = save_packed(tmp_path, with_one_layer(LAYOUTS["NVFP4 of ModelOpt"]))
     layer = expected.model.layers[0].to(torch.bfloat16)
     layer_bytes = sum(weight.nbytes for weight in layer.parameters())
     stored = sum(tensor.nbytes for tensor in load_file(tmp_path / WEIGHTS).values())

@@ -173,6 +173,12 @@ def test_every_e8m0_scale_is_exact_as_far_as_batches_multiply_it() -> None:
     assert torch.equal(matrix.dequantised(tensors, torch.float32), weight)
 
 
+def test_columns_that_are_no_whole_groups_of_e2m1_are_refused() -> None:
+    made = drawn(8, 24, LAYOUTS["MXFP4 of compressed-tensors"], np.random.default_rng(0))
+    with pytest.raises(ModelError, match=r"w\.weight_packed is of 24 columns in the weights"):
+        matrix_of(LAYOUTS["MXFP4 of compressed-tensors"], made)
+
+
 def test_mxfp4_beyond_what_batches_multiply_is_dequantised() -> None:
     layout = LAYOUTS["MXFP4 of compressed-tensors"]
     made = drawn(8, 96, layout, np.random.default_rng(0))

@@ -67,5 +67,5 @@ def awq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
         (weight, scale, zeros),
         scale,
         f"AWQ int4 with zero points, {field}",
-        *checkpoint.way(integer_packing(columns, scheme.group, True), scale),
+        *checkpoint.packing_or_reason(integer_packing(columns, scheme.group, True), scale),
     )

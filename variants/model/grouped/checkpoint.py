@@ -50,7 +50,7 @@ class PackedCheckpoint:
         fits = [each for each in found if (each.groups(columns), each.symmetric) == asked]
         return next(iter((*fits, *found)), None)
 
-    def way(
+    def packing_or_reason(
         self, packing: Packing | None, scale: str, group_of: torch.Tensor | None = None
     ) -> tuple[Packing | None, str]:
         """The packing in which the kernels read a matrix, or None and why it is dequantised."""

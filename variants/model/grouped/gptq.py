@@ -73,7 +73,9 @@ def gptq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Gro
         (weight, scale, zeros),
         scale,
         f"GPTQ int4{' with zero points' if own_zeros else ''}, {field}",
-        *checkpoint.way(integer_packing(columns, scheme.group, own_zeros), scale, group_of),
+        *checkpoint.packing_or_reason(
+            integer_packing(columns, scheme.group, own_zeros), scale, group_of
+        ),
         scheme.symmetric,
         scheme.layout == "gptq",
         group_of,

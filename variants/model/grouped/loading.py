@@ -19,7 +19,7 @@ from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
 _READERS = (pack_quantized, gptq, awq, fp4)
 # Ends of names that say what a matrix is, and hold nothing of it.
 _DESCRIPTIONS = ("weight_shape", "weight_g_idx", "g_idx")
-_NO_SUCH_SCALES = "its scales are no float16"
+_NO_SUCH_SCALES = "its scales are beyond those of the kernels"
 
 
 def grouped_matrices(

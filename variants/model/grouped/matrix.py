@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packed import packed
+from decodescope.kernels.host.packed import packed, unpacked
 from decodescope.kernels.host.packing import Packing
 
 Tensors = Mapping[str, torch.Tensor]
@@ -22,7 +22,6 @@ _BLOCK = 1 << 20
 # GPTQ and AWQ have eight rows in a word.
 ROWS_OF_WORD = 8
 MIDDLE = 8
-_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 # Codes times scales stay below the largest float16, which batches make of them.
 _LARGEST_EXPONENT = 11
 # Of a float32's exponent.
@@ -71,11 +70,7 @@ class GroupedMatrix(ABC):
 
     def weights(self, tensors: Tensors, rows: slice) -> torch.Tensor:
         """Some rows in float32."""
-        return _weights(self.groups(tensors, rows), self.group, self.is_e2m1)
-
-    @property
-    def is_e2m1(self) -> bool:
-        return self.packing is not None and self.packing.format.e2m1
+        return self._weights(self.groups(tensors, rows))
 
     @property
     def blocks(self) -> Iterator[slice]:
@@ -87,7 +82,7 @@ class GroupedMatrix(ABC):
         self, tensors: Tensors, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Its words int32 [rows, width] and scales of rows, for the kernels and a model of `dtype`;
-        None if they cannot hold its scales. Raises as `groups` and `require_numbers`."""
+        None if they cannot hold its scales. Raises as `groups` and `_require_numbers`."""
         packing = self.packing
         if packing is None:
             return None
@@ -96,17 +91,12 @@ class GroupedMatrix(ABC):
         row_scale = torch.ones(self.rows, device=device)
         for block in self.blocks:
             groups = self.groups(tensors, block)
-            self.require_numbers(groups, block, dtype)
+            self._require_numbers(groups, block, dtype)
             scales, factor = _exact_scales(groups.scales, packing)
             if scales is None:
                 return None
             row_scale[block] = factor if groups.row_scale is None else factor * groups.row_scale
-            scales = _padded(scales, packing.groups)[..., None]
-            if packing.format.scales == "fp16_zero":
-                zeros = groups.zeros
-                assert zeros is not None
-                scales = torch.cat((scales, _padded(zeros, packing.groups)[..., None]), dim=2)
-            words[block] = packed(_padded(groups.codes, packing.padded), scales, packing)
+            words[block] = _words(groups, scales, packing)
         needed = packing.format.row_scaled or bool((row_scale != 1).any())
         return words, row_scale if needed else None
 
@@ -119,7 +109,7 @@ class GroupedMatrix(ABC):
             self._require_finite(weights, block, dtype)
         return made
 
-    def require_numbers(self, groups: Groups, block: slice, dtype: torch.dtype) -> None:
+    def _require_numbers(self, groups: Groups, block: slice, dtype: torch.dtype) -> None:
         """Check that every scale is a finite number, and every weight is one in `dtype`.
 
         Raises:
@@ -137,7 +127,19 @@ class GroupedMatrix(ABC):
         if groups.row_scale is not None:
             bound = bound * groups.row_scale.abs()
         if not bool((bound <= torch.finfo(dtype).max).all()):
-            self._require_finite(_weights(groups, self.group, self.is_e2m1), block, dtype)
+            self._require_finite(self._weights(groups), block, dtype)
+
+    def _weights(self, groups: Groups) -> torch.Tensor:
+        if self.packing is not None and self.packing.format.e2m1:
+            words = _words(groups, groups.scales, self.packing)
+            weights = unpacked(words, self.packing, torch.float32)
+        else:
+            group_of = groups.group_of
+            if group_of is None:
+                group_of = torch.arange(self.columns, device=groups.codes.device) // self.group
+            zeros = MIDDLE if groups.zeros is None else groups.zeros[:, group_of].float()
+            weights = (groups.codes.float() - zeros) * groups.scales[:, group_of]
+        return weights if groups.row_scale is None else weights * groups.row_scale[:, None]
 
     def _require_finite(self, weights: torch.Tensor, block: slice, dtype: torch.dtype) -> None:
         largest = weights.abs().amax(dim=1)
@@ -158,6 +160,14 @@ def _padded(values: torch.Tensor, columns: int) -> torch.Tensor:
     return torch.nn.functional.pad(values, (0, columns - values.shape[1]))
 
 
+def _words(groups: Groups, scales: torch.Tensor, packing: Packing) -> torch.Tensor:
+    scales = _padded(scales, packing.groups)[..., None]
+    if packing.format.scales == "fp16_zero":
+        assert groups.zeros is not None
+        scales = torch.cat((scales, _padded(groups.zeros, packing.groups)[..., None]), dim=2)
+    return packed(_padded(groups.codes, packing.padded), scales, packing)
+
+
 def _exact_scales(
     scales: torch.Tensor, packing: Packing
 ) -> tuple[torch.Tensor | None, torch.Tensor | float]:
@@ -173,21 +183,6 @@ def _exact_scales(
     divided = scales / factor[:, None]
     exact = torch.equal(divided.half().float() * factor[:, None], scales)
     return (divided if exact else None), factor
-
-
-def _weights(groups: Groups, group: int, e2m1: bool) -> torch.Tensor:
-    group_of = groups.group_of
-    if group_of is None:
-        group_of = torch.arange(groups.codes.shape[1], device=groups.codes.device) // group
-    scale = groups.scales[:, group_of]
-    if e2m1:
-        signed = (*_E2M1, *(-value for value in _E2M1))
-        values = torch.tensor(signed, device=scale.device)[groups.codes.long()]
-    else:
-        zeros = MIDDLE if groups.zeros is None else groups.zeros[:, group_of].float()
-        values = groups.codes.float() - zeros
-    weights = values * scale
-    return weights if groups.row_scale is None else weights * groups.row_scale[:, None]
 
 
 def nibbles(words: torch.Tensor) -> torch.Tensor:

@@ -80,7 +80,9 @@ def pack_quantized(
         (packed, scale, *([zeros] if own_zeros else ())),
         scale,
         f"compressed-tensors int4{' with zero points' if own_zeros else ''}, {field}",
-        *checkpoint.way(integer_packing(columns, scheme.group, own_zeros), scale, group_of),
+        *checkpoint.packing_or_reason(
+            integer_packing(columns, scheme.group, own_zeros), scale, group_of
+        ),
         zeros if own_zeros else None,
         group_of,
     )
