@@ -48,8 +48,11 @@ def blocks(shape: tuple[int, int], kind: Kind, random: np.random.Generator) -> n
     return made.reshape(shape[0], -1)
 
 
-def save_gguf(path: Path, kinds: Mapping[str, Kind], architecture: str = "llama") -> None:
-    """A model with random weights: `kinds` of tensors by their names, all else float32."""
+def save_gguf(
+    path: Path, kinds: Mapping[str, Kind], architecture: str = "llama", head: bool = True
+) -> None:
+    """A model with random weights: `kinds` of tensors by their names, all else float32. Without a
+    `head` of its own, the embedding table is that."""
     random = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, architecture)
     for name, value in _FIELDS.items():
@@ -58,6 +61,8 @@ def save_gguf(path: Path, kinds: Mapping[str, Kind], architecture: str = "llama"
         "token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN),
         "output_norm": (HIDDEN,),
     }  # fmt: skip
+    if not head:
+        del shapes["output"]
     for layer in range(LAYERS):
         shapes |= {f"blk.{layer}.{name}": shape for name, shape in _MATRICES.items()}
         shapes |= {f"blk.{layer}.{name}_norm": (HIDDEN,) for name in ("attn", "ffn")}

@@ -62,6 +62,15 @@ def test_the_logits_are_those_of_transformers(
     assert finding.message == FOUND[mix]
 
 
+def test_the_head_may_be_the_embedding_table(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"], head=False)
+    loaded = load(path)
+    assert loaded.model.lm_head.weight is loaded.model.model.embed_tokens.weight
+    ids = torch.arange(9)[None]
+    assert torch.equal(loaded.model(ids).logits, by_transformers(path)(ids).logits)
+
+
 def test_a_folder_of_gguf_files_asks_for_one(tmp_path: Path) -> None:
     save_gguf(tmp_path / "model.gguf", {})
     with pytest.raises(ModelError, match=r"a folder of GGUF files; name one, as .*model\.gguf"):
