@@ -26,7 +26,7 @@ PROMPTS = (
     "while True:", "try:\n", "with open(", "if __name__",
 )  # fmt: skip
 # So many that nearly always all clients are answered at the same time, and none asks.
-TOKENS = 384
+TOKENS = 256
 # Other processes may have the processor for seconds at a time.
 _PATIENCE_S, _START_S = 240, 400
 _READY = "Application startup complete."
