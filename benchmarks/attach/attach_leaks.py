@@ -37,7 +37,7 @@ _ASK_EVERY_S = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Watched:
     """A process, the call that opens a door into it, and the folders in which its files and sockets
     appear; those that are `own` stay while it runs."""
 
@@ -57,7 +57,7 @@ class Target:
 class Repeats:
     """What was done to a target, and what both sides held meanwhile."""
 
-    target: Target
+    target: Watched
     every: int
     samples: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -95,16 +95,22 @@ class Repeats:
 
 def leave_early(door: Door, plan: WindowPlan) -> None:
     """Begin a window and leave while it is waited for."""
-    leave = threading.Timer(_STAY_S, door.close)
-    leave.start()
+    has_left = threading.Event()
+
+    def leave() -> None:
+        has_left.set()
+        door.close()
+
+    timer = threading.Timer(_STAY_S, leave)
+    timer.start()
     try:
         door.window(plan, lambda stage: None)
     except DecodescopeError:
-        if not leave.finished.is_set():
+        if not has_left.is_set():
             raise
     finally:
-        leave.cancel()
-        leave.join()
+        timer.cancel()
+        timer.join()
 
 
 def read_metrics(door: Door, plan: WindowPlan) -> None:
@@ -154,7 +160,7 @@ def process_repeats(attaches: int, windows: int, every: int) -> dict[str, Any]:
         }
         with started("benchmarks.attach.step_loop", **variables) as (pid, _):
             own = frozenset(map(str, sockets.iterdir()))
-            target = Target(
+            target = Watched(
                 pid, lambda: KinetoDoor(job_processes([pid])), leave_early,
                 (sockets, traces, out), own,
             )  # fmt: skip
@@ -167,7 +173,7 @@ def server_repeats(attaches: int, windows: int, every: int) -> dict[str, Any]:
         folders("traces") as (traces,),
         started("tests.helpers.servers.recorded", str(traces)) as (pid, url),
     ):
-        target = Target(
+        target = Watched(
             pid, lambda: open_servers([url], [traces], None, lambda line: None), read_metrics,
             (traces,), frozenset(),
         )  # fmt: skip

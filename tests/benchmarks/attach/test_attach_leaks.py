@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attach.attach_leaks import Repeats, Target, leave_early, read_metrics, started
+from benchmarks.attach.attach_leaks import Repeats, Watched, leave_early, read_metrics, started
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
@@ -42,7 +42,7 @@ def test_a_leak_of_descriptors_and_files_shows(tmp_path: Path) -> None:
     folder.mkdir()
     out.mkdir()
     (folder / "client").touch()
-    target = Target(
+    target = Watched(
         os.getpid(), lambda: LeakingDoor(folder, kept), lambda door, plan: None, (folder, out),
         frozenset({str(folder / "client")}),
     )  # fmt: skip
