@@ -31,6 +31,7 @@ from tests.fuzzing.case import Case
 bodies = sys.argv[1:]
 with (
     patch.object(workers, "LIMIT_S", 3.0),
+    patch.object(workers, "_CASES_A_WORKER", 2),
     patch.object(workers, "case_of", lambda seed, number: Case((bodies[number],))),
     patch.object(process, "main", lambda: exec(sys.argv[1])),
 ):
@@ -46,6 +47,8 @@ FAULTS = {
     "import time; time.sleep(60)": "None took over 3 s",
     "import os; os._exit(9)": "None the process ended with 9",
     "import os; os._exit(0)": "None the process ended with 0",
+    # A process of its own keeps the pipe for its results open.
+    "import os, time; os.fork() or time.sleep(8); os._exit(7)": "None the process ended with 7",
     "import os; os.abort()": "None the process ended with -6",
     "print(chr(27)); sys.exit(0)": "0 AssertionError: control character",
     "sys.exit(70)": "70 AssertionError: exit code 70",

@@ -90,9 +90,15 @@ class _Worker:
             yield place, self._result(place, *ended)
 
     def late_result(self, now: float) -> Iterator[tuple[int, Result]]:
-        """That of a case which takes longer than its limit: the process is killed."""
+        """That of a case which takes longer than its limit, whose process is killed; or the end of
+        a process whose pipe a process of its own keeps open."""
+        if self.connection.poll():
+            return
+        if not self._process.is_alive():
+            yield from self._end(f"the process ended with {self._process.exitcode}")
+            return
         seconds = now - self._since
-        if seconds < LIMIT_S or self._at.value == self._ended or self.connection.poll():
+        if seconds < LIMIT_S or self._at.value == self._ended:
             return
         number = self._queue.numbers[self._at.value]
         limit_s = limit_of(case_of(self._queue.seed, number))
