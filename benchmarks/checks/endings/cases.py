@@ -61,10 +61,10 @@ def cases(inputs: Path, events: int, pid: int) -> Iterator[Case]:
     steps = inputs / recording.name
     shutil.copyfile(recording, steps)
     save_baseline(inputs / "baselines", "main", read_subjects((steps,), GivenOptions()))
-    written = ("gate.md", "gate.xml")
+    reports = ("gate.md", "gate.xml")
     gate = ("gate", dsrec, "--baseline", "main", "--folder", str(inputs / "baselines"))
-    outputs = ("--markdown", written[0], "--junit", written[1])
-    yield Case("gate", (*gate, *outputs), written, times=4)
+    outputs = ("--markdown", reports[0], "--junit", reports[1])
+    yield Case("gate", (*gate, *outputs), reports, times=4)
     save = ("baseline", "save", "main", dsrec, "--folder", "out")
     yield Case("baseline save", save, ("out/main.json",), times=4)
     mcp = ("mcp", ".", str(inputs), "--allow-write")
