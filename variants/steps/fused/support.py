@@ -10,7 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.kernels.ops.swiglu import Activation
+from decodescope.kernels.host.activation import Activation
 from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.stored_quantization import (
     declared_formats,

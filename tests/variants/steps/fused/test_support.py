@@ -56,8 +56,9 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         (
             "gemma4",
-            {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2},
-            "enable_moe_block (only dense MLPs)",
+            {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2}
+            | {"hidden_size_per_layer_input": 24},
+            "enable_moe_block with hidden_size_per_layer_input (only one of them)",
         ),
         ("llama2", {"model_type": "no-such-type"}, "model_type no-such-type"),
         ("llama2", {"model_type": None}, "model_type None"),
@@ -92,6 +93,8 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("glm4-moe", {"norm_topk_prob": False}, "norm_topk_prob false (only weights that are"),
         ("mixtral", {"num_experts_per_tok": 0}, "num_experts_per_tok 0 of 4"),
         ("gpt-oss", {"num_experts_per_tok": 6}, "num_experts_per_tok 6 of 5"),
+        ("gemma4-moe", {"top_k_experts": 6}, "top_k_experts 6 of 5"),
+        ("gemma4-moe", {"moe_intermediate_size": None}, "moe_intermediate_size None"),
     ],
 )
 def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: str) -> None:

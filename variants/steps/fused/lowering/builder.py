@@ -157,17 +157,23 @@ class StepBuilder:
         """Add the result of `operation(residual, adds=...)`, or its `norm`, to the residual stream
         and multiply that by `factor`, or leave both to what comes next."""
         self.add_left()
-        uses_residual, added = self.spec.uses("residual"), self.buffers.added
-        if uses_residual and norm is None and factor is None:
+        if self.spec.uses("residual") and norm is None and factor is None:
             self.add(f"{path}+residual", operation(self.buffers.x))
             return
-        self.add(path, operation(added, adds=False))
-        if uses_residual:
+        self.add(path, operation(self.buffers.added, adds=False))
+        self.leave(f"{path.rpartition('/')[0]}/residual", norm, norm_path, factor)
+
+    def leave(
+        self, path: str, norm: Norm | None, norm_path: str, factor: torch.Tensor | None
+    ) -> None:
+        """Leave to what comes next what `add_residual` says, of the product in `added`. Without the
+        fusion the addition is under `path`."""
+        if self.spec.uses("residual"):
             self._left = _Left(norm_path, norm, factor)
             return
         if norm is not None:
-            self.add(norm_path, RmsNorm(added, norm, added))
-        self._left = _Left(f"{path.rpartition('/')[0]}/residual", None, factor)
+            self.add(norm_path, RmsNorm(self.buffers.added, norm, self.buffers.added))
+        self._left = _Left(path, None, factor)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:
