@@ -29,7 +29,6 @@ class Family:
     norm: Callable[[Any], Norm] = norm_of
     whole: Callable[[Any, FusedModel], FusedModel] = lambda config, parts: parts
     inputs: Callable[[Any], LayerInputs | None] = lambda decoder: None
-    is_mixture: bool = False
     activation: Activation = "silu"
     rotates_part: bool = False
     rotates_neighbours: bool = False

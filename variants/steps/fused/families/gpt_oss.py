@@ -47,4 +47,4 @@ def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> Weig
     return WeightMatrix(outputs.flatten(0, 1), bias=bias.detach().flatten())
 
 
-FAMILIES = {"gpt_oss": Family(_layer, is_mixture=True, quantizable=False, angles_once=True)}
+FAMILIES = {"gpt_oss": Family(_layer, quantizable=False, angles_once=True)}

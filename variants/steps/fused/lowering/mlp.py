@@ -115,7 +115,7 @@ def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNo
     output = RmsNorm(buffers.added, norms.shared_output, buffers.added)
     builder.add(f"{shared_path}/output_norm", output)
     experts_output = buffers.beside, buffers.added, None, None, norms.experts_output
-    builder.add(f"{own_path}/experts_norm", RmsNormResidual(*experts_output))
+    builder.add(f"{own_path}/output_norm", RmsNormResidual(*experts_output))
     norm_path = f"{path}/post_mlp_norm"
     builder.leave(f"{own_path}/residual", layer.mlp_output_norm, norm_path, layer.factor)
 
