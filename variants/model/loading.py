@@ -49,6 +49,7 @@ from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
 )
+from decodescope.variants.model.text_decoder import decoder_fields, text_decoder
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
@@ -155,7 +156,8 @@ def require_loadable(
             "trust it, pass --trust-remote-code"
         )
     if workload is not None:
-        _check_positions(source.name, files.config.get("max_position_embeddings"), workload)
+        limit = decoder_fields(files.config).get("max_position_embeddings")
+        _check_positions(source.name, limit, workload)
 
 
 def load_model(
@@ -198,7 +200,8 @@ def load_model(
                 counted_spec = spec and replace(
                     spec, weight_format=None, head16=False, embedding8=False
                 )
-            require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
+            decoder = text_decoder(skeleton)
+            require_memory(source.name, decoder, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset.config, device, torch_dtype(dtype))
@@ -208,7 +211,8 @@ def load_model(
             quantized = _check_files(source, files, skeleton, folder)
             if quantized is not None and workload is not None:
                 weight_bytes = model_bytes(skeleton)
-                require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
+                decoder = text_decoder(skeleton)
+                require_memory(source.name, decoder, workload, device, weight_bytes, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
 
 
@@ -334,6 +338,7 @@ def _load_checkpoint(
             )
             findings = require_complete(source.name, info)
             model = model.to(device)
+    model = text_decoder(model)
     set_prompt_way(model)
     require_finite(source.name, model)
     require_decoding(source.name, model)

@@ -16,6 +16,7 @@ from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
 )
+from decodescope.variants.model.text_decoder import decoder_fields
 from decodescope.variants.model.workload_costs import head_dim, layer_configs
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 from decodescope.variants.steps.fused.families import families
@@ -95,6 +96,7 @@ def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED)
     All reasons at once. None if there is none, or if transformers cannot read the fields: loading
     the model reports that better. Raises as `unsupported_quantization`.
     """
+    fields = decoder_fields(fields)
     model_type = fields.get("model_type")
     if model_type not in families():
         return f"model_type {model_type} (supported: {', '.join(families())})"
