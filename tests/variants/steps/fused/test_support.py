@@ -94,6 +94,8 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("mixtral", {"num_experts_per_tok": 0}, "num_experts_per_tok 0 of 4"),
         ("gpt-oss", {"num_experts_per_tok": 6}, "num_experts_per_tok 6 of 5"),
         ("gemma4-moe", {"top_k_experts": 6}, "top_k_experts 6 of 5"),
+        ("gemma4-moe", {"num_experts": None}, "enable_moe_block with num_experts None"),
+        ("gemma4-moe", {"top_k_experts": None}, "enable_moe_block with top_k_experts None"),
     ],
 )
 def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: str) -> None:

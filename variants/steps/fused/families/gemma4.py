@@ -21,6 +21,9 @@ from decodescope.variants.steps.fused.families.gemma import layer_with, whole
 from decodescope.variants.steps.fused.merging import experts_of, matrix_of, scaled_rows
 
 
+_OF_EXPERTS = ("num_experts", "top_k_experts", "moe_intermediate_size")
+
+
 def _norm(module: Any) -> Norm:
     return Norm(module.weight.detach(), float(module.eps))
 
@@ -80,8 +83,12 @@ def _with_experts(layer: Any, read: FusedLayer) -> FusedLayer:
 def _reasons(config: Any) -> Iterator[str]:
     if config.use_bidirectional_attention == "all":
         yield "use_bidirectional_attention all (only attention to earlier tokens)"
-    if config.enable_moe_block and config.hidden_size_per_layer_input:
+    if not config.enable_moe_block:
+        return
+    if config.hidden_size_per_layer_input:
         yield "enable_moe_block with hidden_size_per_layer_input (only one of them)"
+    sizes = {name: getattr(config, name) for name in _OF_EXPERTS}
+    yield from (f"enable_moe_block with {name} {size}" for name, size in sizes.items() if not size)
 
 
 def _inputs(decoder: Any) -> LayerInputs | None:
