@@ -14,10 +14,11 @@ class Experts:
 
     `router` has a row for each expert. `gate_up` holds the matrices of all experts one after
     another, in each the gate rows first, or if `interleaved` a gate and its up row in turn, and
-    `down` likewise. `activation` joins them. A token's weights are `factor` times the softmax of all its router logits, divided by the sum of the chosen ones
-    if `normalized`, which is the softmax of the chosen ones. With a `correction` float32 [experts]
-    they are those of the sigmoids in place of the softmax, and the experts are chosen whose sigmoid
-    + correction is largest.
+    `down` likewise. `activation` joins gate and up. A token's weights are `factor` times the
+    softmax of all its router logits, divided by the sum of the chosen ones if `normalized`, which
+    is the softmax of the chosen ones. With a `correction` float32 [experts] they are those of the
+    sigmoids in place of the softmax, and the experts are chosen whose sigmoid + correction is
+    largest.
 
     Raises:
         ValueError: matrices whose sizes contradict each other; more chosen than there are; sigmoids

@@ -1,5 +1,5 @@
-"""out[s] = activation(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x); or G_e n
-and U_e n as they are.
+"""out[s] = activation(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x); or
+G_e n and U_e n as they are.
 
 Bytes moved: G and U of the used experts once, x, the norm's weight and the router's logits once,
 out once. The choice of the experts needs no launch: every program finds its own among the logits.

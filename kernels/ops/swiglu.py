@@ -7,6 +7,7 @@ Source: Shazeer, GLU Variants Improve Transformer (arXiv 2002.05202).
 """
 
 from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl

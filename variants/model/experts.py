@@ -46,8 +46,9 @@ def choice(config: Any) -> str:
 
 
 def _named(config: Any, names: tuple[str, ...]) -> dict[str, int]:
-    """Those of the fields `names` that hold an integer. Gemma 4 may name experts that it has not."""
+    """Those of the fields `names` that hold an integer."""
     decoder = config.get_text_config(decoder=True)
+    # Gemma 4 may name experts that it does not have.
     if getattr(decoder, "enable_moe_block", True) is False:
         return {}
     return {name: held for name in names if is_integer(held := getattr(decoder, name, None))}

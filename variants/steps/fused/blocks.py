@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.kernels.host.activation import Activation
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.kernels.host.activation import Activation
+from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.model.experts import choice, expert_counts, has_experts
 from decodescope.variants.model.stored_quantization import (
     declared_formats,

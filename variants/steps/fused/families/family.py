@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.host.activation import Activation
+from decodescope.kernels.host.weights import Norm
 from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel, LayerInputs
 from decodescope.variants.steps.fused.merging import norm_of
 

@@ -10,16 +10,10 @@ from typing import Any
 
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm
-from decodescope.variants.steps.fused.blocks import (
-    DenseMlp,
-    FusedLayer,
-    LayerInputs,
-    MixtureNorms,
-)
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, LayerInputs, MixtureNorms
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.gemma import layer_with, whole
 from decodescope.variants.steps.fused.merging import experts_of, matrix_of, scaled_rows
-
 
 _OF_EXPERTS = ("num_experts", "top_k_experts", "moe_intermediate_size")
 

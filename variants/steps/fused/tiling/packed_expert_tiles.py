@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from decodescope.kernels.host.mxfp4 import BLOCK
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
+from decodescope.variants.steps.fused.tiling.packed_tiles import PackedBatchTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
     StepShapes,
@@ -87,7 +87,7 @@ class PackedExpertTiles(TileKind):
             yield Tile(rows, block, warps, num_stages=ahead)
 
 
-class PackedExpertBatchTiles(BatchedTiles):
+class PackedExpertBatchTiles(PackedBatchTiles):
     """Products of several tokens with weights that become elements of the model's dtype."""
 
     def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
@@ -101,11 +101,3 @@ class PackedExpertBatchTiles(BatchedTiles):
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         yield from _BATCHED
-
-    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
-        return tile.columns >= BLOCK and super().fits(tile, operation, shapes)
-
-    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-        # Without tensor cores, the converted weights are in shared memory as well.
-        converted = 4 * tile.rows * tile.columns if shapes.activation_bytes == 4 else 0
-        return converted + super().shared_bytes(tile, operation, shapes)
