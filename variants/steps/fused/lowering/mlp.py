@@ -18,7 +18,12 @@ from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, MixtureNorms
-from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
+from decodescope.variants.steps.fused.lowering.builder import (
+    Behind,
+    Source,
+    StepBuilder,
+    row_blocks,
+)
 from decodescope.variants.steps.fused.torch_operators import scale_by_sigmoid
 
 _NORM = "post_attention_norm"
@@ -42,10 +47,10 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
     else:
         memory_of = builder.buffers.activation, builder.tiles["gate_up"]
         activation = _gated(builder, path, source, mlp, *memory_of)
-        memory = activation, mlp.down, builder.tiles["down"]
-        norm = layer.mlp_output_norm
         factor = layer.factor if layer.own_input is None else None
-        builder.add_product(f"{path}/down_proj", *memory, norm, norm_path, factor)
+        behind = Behind(norm_path, layer.mlp_output_norm, factor)
+        tile = builder.tiles["down"]
+        builder.add_product(f"{path}/down_proj", activation, mlp.down, tile, behind)
 
 
 def _gated(
@@ -116,8 +121,8 @@ def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNo
     builder.add(f"{shared_path}/output_norm", output)
     experts_output = buffers.beside, buffers.added, None, None, norms.experts_output
     builder.add(f"{own_path}/output_norm", RmsNormResidual(*experts_output))
-    norm_path = f"{path}/post_mlp_norm"
-    builder.leave(f"{own_path}/residual", layer.mlp_output_norm, norm_path, layer.factor)
+    behind = Behind(f"{path}/post_mlp_norm", layer.mlp_output_norm, layer.factor)
+    builder.leave(f"{own_path}/residual", behind)
 
 
 def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
