@@ -49,7 +49,6 @@ from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
 )
-from decodescope.variants.model.text_decoder import decoder_fields, text_decoder
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
@@ -156,8 +155,7 @@ def require_loadable(
             "trust it, pass --trust-remote-code"
         )
     if workload is not None:
-        limit = decoder_fields(files.config).get("max_position_embeddings")
-        _check_positions(source.name, limit, workload)
+        _check_positions(source.name, files.config.get("max_position_embeddings"), workload)
 
 
 def load_model(
@@ -200,7 +198,7 @@ def load_model(
                 counted_spec = spec and replace(
                     spec, weight_format=None, head16=False, embedding8=False
                 )
-            decoder = text_decoder(skeleton)
+            decoder = _decoder(files, skeleton)
             require_memory(source.name, decoder, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
@@ -211,9 +209,18 @@ def load_model(
             quantized = _check_files(source, files, skeleton, folder)
             if quantized is not None and workload is not None:
                 weight_bytes = model_bytes(skeleton)
-                decoder = text_decoder(skeleton)
+                decoder = _decoder(files, skeleton)
                 require_memory(source.name, decoder, workload, device, weight_bytes, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
+
+
+def _decoder(files: ModelFiles, model: Any) -> Any:
+    """`model`, or the text decoder in it."""
+    if "text_config" not in files.config:
+        return model
+    from decodescope.variants.model.text_decoder import text_decoder
+
+    return text_decoder(model)
 
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
@@ -338,7 +345,7 @@ def _load_checkpoint(
             )
             findings = require_complete(source.name, info)
             model = model.to(device)
-    model = text_decoder(model)
+    model = _decoder(files, model)
     set_prompt_way(model)
     require_finite(source.name, model)
     require_decoding(source.name, model)

@@ -97,7 +97,7 @@ def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED)
     the model reports that better. Raises as `unsupported_quantization`.
     """
     fields = decoder_fields(fields)
-    model_type = fields.get("model_type")
+    model_type = str(fields.get("model_type"))
     if model_type not in families():
         return f"model_type {model_type} (supported: {', '.join(families())})"
     try:

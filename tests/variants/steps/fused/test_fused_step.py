@@ -149,8 +149,9 @@ def test_what_is_left_out_of_a_mixture_in_bfloat16_changes_little(
     assert (logits[1] - logits[0]).norm() < 0.03 * logits[0].norm()
 
 
-def test_choices_are_counted_as_the_kernels_choose(device: str) -> None:
-    loaded = load_family("glm4-moe", device)
+@pytest.mark.parametrize("family", ["glm4-moe", "gemma4-moe"])
+def test_choices_are_counted_as_the_kernels_choose(family: str, device: str) -> None:
+    loaded = load_family(family, device)
     workload = DecodeWorkload(4, 5, 2, "fp32")
     step = fused(loaded, workload)
     step.prefill(prompt_of(loaded, workload))
