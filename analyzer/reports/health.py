@@ -25,6 +25,7 @@ from decodescope.analyzer.timing.launches import (
 from decodescope.analyzer.timing.step_kinds import alike_by, sharing_processes
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Trace
+from decodescope.analyzer.vocabulary.words import experts_words
 
 _HARMLESS = (
     "profiler_overhead",
@@ -38,6 +39,7 @@ _HARMLESS = (
     "unlike_steps",
     "coarse_timestamps",
     "interruptions",
+    "experts",
     "capture_not_used",
     "capture_tells_nothing",
 )
@@ -153,6 +155,9 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
             f"a profiled step took {profiler_ratio:.2f} times as long: gaps and launch times "
             "are of slowed steps" + "; the bound rests on unprofiled ones" * (not trace.on_cpu),
         )
+    if trace.capture is not None and trace.capture.batch > 1 and trace.capture.experts is not None:
+        words = experts_words(trace.capture.experts)
+        yield Finding("experts", f"the step before the window used {words} of the choices")
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     estimated = not measured and not trace.on_cpu and len(timeline.gaps) >= MIN_BURST_GAPS
     if estimated and floor_is_hidden(trace, timeline.gaps):

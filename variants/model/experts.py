@@ -62,6 +62,14 @@ def expert_choices(values: torch.Tensor, chosen: int) -> torch.Tensor:
     return choices.scatter_add_(1, used, torch.ones(used.shape, device=used.device))
 
 
+def balance_figures(last: torch.Tensor, all_choices: torch.Tensor) -> torch.Tensor:
+    """Distinct experts of a layer in the choices of the last step, and the busiest one's share of
+    all choices, both [layers, experts]; means over the layers, float32 [2]."""
+    distinct = (last > 0).sum(dim=1).float().mean()
+    busiest = (all_choices.max(dim=1).values / all_choices.sum(dim=1)).mean()
+    return torch.stack((distinct, busiest))
+
+
 def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[int, ...]]) -> None:
     """Compare the experts of `skeleton`, the model that config.json describes, with the shapes of a
     checkpoint's tensors.

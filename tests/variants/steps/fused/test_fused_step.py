@@ -9,6 +9,7 @@ from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.experts_gate_up import used_experts
+from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
@@ -160,6 +161,14 @@ def test_choices_are_counted_as_the_kernels_choose(family: str, device: str) -> 
     for counts, logits, experts in zip(counted, logits_of, step.plan.parts.mixtures, strict=True):
         used = used_experts(logits, experts).flatten()
         assert torch.equal(counts, torch.bincount(used, minlength=5).float())
+    info = capture_info(Subject(loaded, workload, "cpu", "fused"), step, WindowPlan(0, 0, 1), None)
+    used_of = map(used_experts, logits_of, step.plan.parts.mixtures)
+    distinct = [len(used.unique()) for used in used_of]
+    assert info.experts is not None
+    assert info.experts.experts == 5
+    assert info.experts.distinct == pytest.approx(sum(distinct) / len(distinct))
+    shares = counted.max(dim=1).values / counted.sum(dim=1)
+    assert info.experts.busiest_share == pytest.approx(float(shares.mean()))
 
 
 def test_sinks_without_our_attention_change_no_token(device: str) -> None:
