@@ -146,11 +146,12 @@ def _reasons(config: Any, family: Family) -> Iterator[str]:
 
 
 def _reasons_of_experts(
-    family: Family, declared: Collection[object], spec: VariantSpec
+    family: Family, declared: Collection[str], spec: VariantSpec
 ) -> Iterator[str]:
     """Why `spec` is no variant of a mixture of experts whose config.json declares these formats."""
     if declared:
-        yield "experts in FP8 or INT8 by quantization_config (only those that a variant quantises)"
+        stored = " and ".join(sorted(declared))
+        yield f"experts in {stored} by quantization_config (only those that a variant quantises)"
     if spec.packed or (spec.narrow and not family.quantizable):
         yield f"experts with weights in {spec.weight_format}"
     elif spec.fp8_x:
