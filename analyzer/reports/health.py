@@ -80,6 +80,7 @@ def health(
         *_identity_findings(trace),
         *trace.findings,
         *_findings(timeline, profiler_ratio, unlinked),
+        *_use_of_experts(trace),
     )
     if interruptions:
         findings += (Finding("interruptions", _interruptions(interruptions)),)
@@ -98,6 +99,13 @@ def health(
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
     return Health(status=status, unlinked_gpu_ops=unlinked, findings=findings)
+
+
+def _use_of_experts(trace: Trace) -> Iterator[Finding]:
+    capture = trace.capture
+    if capture is not None and capture.batch > 1 and capture.experts is not None:
+        words = experts_words(capture.experts)
+        yield Finding("experts", f"the step before the window used {words} of the choices")
 
 
 def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -> Iterator[Finding]:
@@ -155,9 +163,6 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
             f"a profiled step took {profiler_ratio:.2f} times as long: gaps and launch times "
             "are of slowed steps" + "; the bound rests on unprofiled ones" * (not trace.on_cpu),
         )
-    if trace.capture is not None and trace.capture.batch > 1 and trace.capture.experts is not None:
-        words = experts_words(trace.capture.experts)
-        yield Finding("experts", f"the step before the window used {words} of the choices")
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     estimated = not measured and not trace.on_cpu and len(timeline.gaps) >= MIN_BURST_GAPS
     if estimated and floor_is_hidden(trace, timeline.gaps):
