@@ -208,7 +208,8 @@ def load_model(
                 counted_spec = spec and replace(
                     spec, weight_format=None, head16=False, embedding8=False
                 )
-            require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
+            decoder = _decoder(files, skeleton)
+            require_memory(source.name, decoder, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset.config, device, torch_dtype(dtype))
@@ -218,8 +219,18 @@ def load_model(
             quantized = _check_files(source, files, skeleton, stored_tensors(folder))
             if quantized is not None and workload is not None:
                 weight_bytes = model_bytes(skeleton)
-                require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
+                decoder = _decoder(files, skeleton)
+                require_memory(source.name, decoder, workload, device, weight_bytes, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
+
+
+def _decoder(files: ModelFiles, model: Any) -> Any:
+    """`model`, or the text decoder in it."""
+    if "text_config" not in files.config:
+        return model
+    from decodescope.variants.model.text_decoder import text_decoder
+
+    return text_decoder(model)
 
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
@@ -356,6 +367,7 @@ def _load_checkpoint(
             )
             findings = require_complete(source.name, info)
             model = model.to(device)
+    model = _decoder(files, model)
     set_prompt_way(model)
     require_finite(source.name, model)
     require_decoding(source.name, model)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.activation import ClampedGate
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.mxfp4 import Mxfp4Matrix, packed_words, unpacked
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.experts_down import experts_down_reference
@@ -37,7 +38,7 @@ def experts_of(
         chosen,
         normalized=True,
         interleaved=interleaved,
-        clamped=ClampedGate(1.702, 7.0),
+        activation=ClampedGate(1.702, 7.0),
     )
 
 

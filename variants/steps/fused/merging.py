@@ -51,8 +51,9 @@ def qk_norm_of(attention: Any, norm: Callable[[Any], Norm] = norm_of) -> QkNorm 
     return QkNorm(q.weight, k.weight, q.eps)
 
 
-def scaled_rows(matrix: WeightMatrix, factor: float) -> WeightMatrix:
-    """`factor` times the matrix and its bias: the same elements with other scales."""
+def scaled_rows(matrix: WeightMatrix, factor: float | torch.Tensor) -> WeightMatrix:
+    """`factor`, or one of each row, times the matrix and its bias: the same elements with other
+    scales."""
     data, scale, bias = matrix.pointers
     if scale is None:
         scale = torch.ones(matrix.rows, dtype=torch.float32, device=data.device)

@@ -70,6 +70,8 @@ def test_every_family_and_every_format(format: str, family: str, device: str) ->
         ("qwen3-moe-of-one", "fp8_e5m2", 1),
         ("mixtral", "fp8_e4m3", 1),
         ("mixtral", "int8", 5),
+        ("gemma4-moe", "fp8_e4m3", 1),
+        ("gemma4-moe", "int8", 3),
     ],
 )
 def test_experts(family: str, format: str, batch: int, device: str) -> None:

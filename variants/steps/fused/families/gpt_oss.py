@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.activation import ClampedGate
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.mxfp4 import Mxfp4Matrix
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.model.quantized_weights import Mxfp4Experts
@@ -28,7 +29,7 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
         chosen=int(router.top_k),
         normalized=True,
         interleaved=True,
-        clamped=ClampedGate(float(experts.alpha), float(experts.limit)),
+        activation=ClampedGate(float(experts.alpha), float(experts.limit)),
     )
     sinks = layer.self_attn.sinks.detach()
     return replace(layer_with(layer, mixture, window), sinks=sinks)
@@ -46,4 +47,4 @@ def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> Weig
     return WeightMatrix(outputs.flatten(0, 1), bias=bias.detach().flatten())
 
 
-FAMILIES = {"gpt_oss": Family(_layer, is_mixture=True, quantizable=False, angles_once=True)}
+FAMILIES = {"gpt_oss": Family(_layer, quantizable=False, angles_once=True)}

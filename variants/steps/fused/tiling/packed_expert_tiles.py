@@ -6,15 +6,8 @@ from dataclasses import replace
 
 from decodescope.kernels.host.mxfp4 import BLOCK
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
-from decodescope.variants.steps.fused.tiling.shapes import (
-    DECLARATIONS,
-    StepShapes,
-    TiledOperation,
-    power_of_2_from,
-)
+from decodescope.variants.steps.fused.tiling.packed_tiles import PackedBatchTiles
 from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKind
-from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
 
 # Weights that a thread converts in one block, and those of all chosen experts.
 _THREAD_WEIGHTS = 256
@@ -52,60 +45,52 @@ _PROGRAMS = 4
 class PackedExpertTiles(TileKind):
     """Blocks of whole MXFP4 blocks."""
 
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-        return next(self._tiles(operation, shapes))
+    def default(self, multiprocessors: int) -> Tile:
+        return next(self._tiles())
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        for tile in self._tiles(operation, shapes):
+    def around(self, start: Tile) -> Iterator[Tile]:
+        for tile in self._tiles():
             yield tile
             ahead = 1 if tile.num_stages > 1 else 3
-            yield replace(tile, num_stages=min(ahead, tile.blocks(shapes.shape(operation).columns)))
+            yield replace(tile, num_stages=min(ahead, tile.blocks(self.shape.columns)))
 
-    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
-        columns = shapes.shape(operation).columns
+    def fits(self, tile: Tile) -> bool:
+        columns = self.shape.columns
         weights = tile.rows * tile.columns // (32 * tile.num_warps)
-        held = shapes.chosen if operation == "experts_down" else 1
+        held = self.shapes.chosen if self.operation == "experts_down" else 1
         return (
-            tile.rows >= DECLARATIONS[operation].least_rows
-            and BLOCK <= tile.columns <= power_of_2_from(columns)
+            tile.rows >= self.declared.least_rows
+            and BLOCK <= tile.columns <= self.all_columns
             and tile.num_warps <= MAX_WARPS
             and tile.splits == 1
             and weights <= _THREAD_WEIGHTS
             and weights * held * tile.blocks_ahead(columns) <= _HELD_WEIGHTS
         )
 
-    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+    def shared_bytes(self, tile: Tile) -> int:
         # Sums of each warp, scales, and x on their way between threads.
         return 4 * MAX_WARPS * tile.rows + 4 * tile.columns + tile.rows * tile.columns // 8
 
-    def _tiles(self, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        columns = shapes.shape(operation).columns
-        for rows, block, warps in _CHOICES[operation]:
-            block = min(block, power_of_2_from(columns))
+    def _tiles(self) -> Iterator[Tile]:
+        columns = self.shape.columns
+        for rows, block, warps in _CHOICES[self.operation]:
+            block = min(block, self.all_columns)
             # Gate and up have waited already: nothing is gained by asking for all blocks first.
-            ahead = min(3, -(-columns // block)) if operation == "experts_down" else 1
+            ahead = min(3, -(-columns // block)) if self.operation == "experts_down" else 1
             yield Tile(rows, block, warps, num_stages=ahead)
 
 
-class PackedExpertBatchTiles(BatchedTiles):
+class PackedExpertBatchTiles(PackedBatchTiles):
     """Products of several tokens with weights that become elements of the model's dtype."""
 
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-        if shapes.activation_bytes == 4:
-            return super().default(operation, shapes, multiprocessors)
-        shape = shapes.shape(operation)
+    def default(self, multiprocessors: int) -> Tile:
+        if self.shapes.activation_bytes == 4:
+            return super().default(multiprocessors)
+        shape = self.shape
         programs = -(-shape.rows // _BATCHED[0].rows) * shape.matrices
         tile = _BATCHED[programs < _PROGRAMS * multiprocessors]
-        rows = min(tile.rows, most_rows(operation, shapes))
-        return replace(tile, rows=rows, columns=min(tile.columns, power_of_2_from(shape.columns)))
+        rows = min(tile.rows, self.most_rows)
+        return replace(tile, rows=rows, columns=min(tile.columns, self.all_columns))
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+    def around(self, start: Tile) -> Iterator[Tile]:
         yield from _BATCHED
-
-    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
-        return tile.columns >= BLOCK and super().fits(tile, operation, shapes)
-
-    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-        # Without tensor cores, the converted weights are in shared memory as well.
-        converted = 4 * tile.rows * tile.columns if shapes.activation_bytes == 4 else 0
-        return converted + super().shared_bytes(tile, operation, shapes)
