@@ -122,9 +122,7 @@ def packed_gathered_products(
 
 
 @triton.jit
-def _block_scales(
-    w_ptr, rows, start, K: tl.constexpr, BLOCK: tl.constexpr, LAYOUT: tl.constexpr
-):
+def _block_scales(w_ptr, rows, start, K: tl.constexpr, BLOCK: tl.constexpr, LAYOUT: tl.constexpr):
     """The scales [rows, groups] of the block of columns from `start` on."""
     GROUP: tl.constexpr = CHUNK if LAYOUT[1] == "e4m3" else LAYOUT[2]
     COUNT: tl.constexpr = 1 if GROUP >= K else max(1, BLOCK // GROUP)

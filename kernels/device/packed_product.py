@@ -19,11 +19,11 @@ import triton.language as tl
 from decodescope.kernels.device.elements import INTERPRETED
 from decodescope.kernels.device.packed_codes import (
     CHUNK,
+    chunk_scales,
     code_pair,
     code_unit,
     pair_values,
     scale_values,
-    chunk_scales,
 )
 
 # Exponents of float32: of 2^14 with the bias twice, and the least that keeps the factor finite.

@@ -20,9 +20,9 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.packed_codes import (
     CHUNK,
     PER_WORD,
+    chunk_scales,
     pair_values,
     scale_values,
-    chunk_scales,
 )
 from decodescope.kernels.host.checks import check_floats
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch

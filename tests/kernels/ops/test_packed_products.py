@@ -13,19 +13,11 @@ from decodescope.kernels.ops.linear_residual import LinearResidual, split_worksp
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.variants.model.quantized_weights import scaled
-from tests.helpers.kernel_fixtures import Inputs
+from tests.helpers.kernel_fixtures import Inputs, assert_near
 
 FORMATS = tuple(PACKED_FORMATS)
 SMALLER_GROUPS = ("int4_g64", "int4_g32")
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
-# Pairs of float16 are added in float16, 16 columns at a time; several tokens read weights and x
-# rounded to float16. The interpreter, and float32 models, add in float32.
-LIMITS = {torch.float32: 1e-6, torch.float16: 1.5e-3, torch.bfloat16: 6e-3}
-
-
-def assert_near(out: torch.Tensor, expected: torch.Tensor) -> None:
-    error = (out.double() - expected).norm() / expected.norm()
-    assert error < LIMITS[out.dtype]
 
 
 def tile_of(batch: int, columns: int = 64, splits: int = 1, ahead: int = 1) -> Tile:

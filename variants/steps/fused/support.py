@@ -148,6 +148,4 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
         return f"{fields['model_type']} with weights in {spec.weight_format}"
     if declared_formats(fields):
         return "experts in FP8 or INT8 by quantization_config (only those that a variant quantises)"
-    if spec.packed:
-        return f"experts with weights in {spec.weight_format}"
     return "experts with activations in FP8" if spec.fp8_x else None

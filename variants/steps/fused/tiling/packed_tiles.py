@@ -1,4 +1,4 @@
-"""Tiles of dense matrices of 4 bits: pairs on the CUDA cores for one token, the tensor cores for
+"""Tiles of matrices of 4 bits: pairs on the CUDA cores for one token, the tensor cores for
 several."""
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from decodescope.variants.steps.fused.tiling.tile_kind import (
 from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
 
 # Weights that a thread holds before the wait: 64 or 128 registers of words.
-_HELD_WEIGHTS = (512, 1024)
+HELD_WEIGHTS = (512, 1024)
 _MAX_SPLITS = 8
 # Columns that programs share.
 _LONG_ROW = 8192
@@ -57,7 +57,7 @@ class PackedTiles(TileKind):
             rows //= 2
         warps = max(1, columns // (32 * CHUNK))
         tile = Tile(rows, columns, warps, splits=splits)
-        return _with_blocks_ahead(tile, shape.columns, _HELD_WEIGHTS[0])
+        return _with_blocks_ahead(tile, shape.columns, HELD_WEIGHTS[0])
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         columns = shapes.shape(operation).columns
@@ -66,7 +66,7 @@ class PackedTiles(TileKind):
                 block = min(block, max(CHUNK, power_of_2_from(columns)))
                 tile = Tile(rows, block, warps, splits=splits)
                 if splits == 1 or columns > splits * block:
-                    for held in _HELD_WEIGHTS:
+                    for held in HELD_WEIGHTS:
                         yield _with_blocks_ahead(tile, columns, held)
 
     def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
@@ -77,7 +77,7 @@ class PackedTiles(TileKind):
             and CHUNK <= tile.columns <= max(CHUNK, power_of_2_from(columns))
             and tile.num_warps <= MAX_WARPS
             and tile.splits <= (_MAX_SPLITS if DECLARATIONS[operation].splits else 1)
-            and weights * tile.blocks_ahead(columns) <= _HELD_WEIGHTS[1]
+            and weights * tile.blocks_ahead(columns) <= HELD_WEIGHTS[1]
         )
 
     def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:

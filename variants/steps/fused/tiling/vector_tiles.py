@@ -10,6 +10,7 @@ from itertools import product
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
+    OF_EXPERTS,
     StepShapes,
     TiledOperation,
     power_of_2_from,
@@ -151,7 +152,6 @@ _NARROW_CHOICES = (
     (16, 1024, 2),
     (16, 512, 4),
 )
-OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
 
 
 class NarrowTiles(VectorTiles):
