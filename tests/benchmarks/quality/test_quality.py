@@ -249,8 +249,9 @@ def test_perplexity_stays_within_its_bounds(tiny: LoadedModel, windows: torch.Te
         assert 0.99 < ratio < BOUNDS[one.name]
         figures = one.forward["fp32"].figures()
         own = perplexity(losses)
-        # Nothing but the rounding; one of 400 weights lies between two codes, which is a tie.
-        assert one.rounding["fp32"].figures().perplexity == pytest.approx(own, rel=1e-3)
+        # Nothing but the rounding; one of 400 weights, and more activations, are ties of two codes.
+        alone = one.rounding["fp32"].figures().perplexity
+        assert alone == pytest.approx(own, rel=2e-3 if one.name == "w8a8" else 1e-3)
         # bf16 activations add their own error, of about 2e-4 nats.
         assert figures.perplexity == pytest.approx(own, rel=3e-3)
         assert figures.kl > 0
