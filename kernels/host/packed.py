@@ -29,7 +29,7 @@ def quantized_groups(
     [rows], of a format that has them. Takes 40 bytes of temporary memory for each element.
 
     Raises:
-        ValueError: weights beyond the largest scale; names their row.
+        ValueError: weights beyond the largest of the format; names their row.
     """
     values = torch.nn.functional.pad(matrix, (0, packing.padded - packing.columns))
     row_scale: torch.Tensor | None = None
@@ -39,11 +39,10 @@ def quantized_groups(
         values = values / row_scale[:, None]
     groups = torch.nn.functional.pad(values, (0, packing.groups * packing.group - packing.padded))
     groups = groups.unflatten(1, (packing.groups, packing.group))
-    codes, scales = _best(groups, packing)
-    bad = ~scales[..., 0].isfinite().all(dim=1)
-    if bool(bad.any()):
+    if bool((bad := matrix.abs().amax(dim=1) > packing.format.largest).any()):
         row = int(bad.nonzero()[0])
         raise ValueError(f"row {row} of the weights is beyond the scales of {packing.format}")
+    codes, scales = _best(groups, packing)
     return packed(codes.flatten(1)[:, : packing.padded], scales, packing), row_scale
 
 

@@ -185,7 +185,11 @@ def test_scales_at_the_ends(format: str, scale: float, batch: int, inputs) -> No
     others = [row for row in range(8) if row != 3]
     assert_near(out[:, others], expected[:, others])
     if scale in (0.0, 6e-8, 2.0**-40, 2.0**-9):
-        assert torch.allclose(out[:, 3].double(), expected[:, 3], rtol=2e-2, atol=2e-6)
+        # Eight sums of float16, each rounded by 2^-12 of the products' sizes at most, twice as much
+        # with the other rounding of a batch, and half of the least float16 in the output.
+        sizes = x.double().abs() @ weight.dense().abs().T
+        most = 2.0**-8 * sizes[:, 3] + 2.0**-25
+        assert ((out[:, 3].double() - expected[:, 3]).abs() <= most).all()
     else:
         assert not out[:, 3].isfinite().any()
 
