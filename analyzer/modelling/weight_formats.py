@@ -62,6 +62,8 @@ _ALL = (
     replace(_FP8, name="mxfp8", scale_bytes=1, block_columns=32),
     _INT8,
     _INT4,
+    replace(_INT4, name="int4-asym", zero_bits=16),
+    replace(_INT4, name="int4-channel", block_columns=0),
     replace(_INT4, name="awq", zero_bits=4),
     replace(_INT4, name="gptq", zero_bits=4),
     WeightFormat("nf4", 4, scale_bytes=4, block_columns=64),

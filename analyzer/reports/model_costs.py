@@ -186,9 +186,11 @@ def _group_size(message: CollectiveMessage) -> int | None:
 _OF_VARIANT = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "w8a8"), "fp8,head=fp8"),
     "int8": "int8,head=int8",
-    **{name: f"{name},head={name}" for name in ("int4", "mxfp4", "nvfp4")},
-    "int4_g64": "int4-g64,head=int4-g64",
-    "int4_g32": "int4-g32,head=int4-g32",
+    **{
+        # Without a part, "mxfp4" would be the format of experts alone.
+        name: ",".join((name, *(f"{part}={name}" for part in ("attention", "mlp", "head"))))
+        for name in ("int4", "int4_g64", "int4_g32", "int4_channel", "int4_asym", "mxfp4", "nvfp4")
+    },
     "kv_fp8_e4m3": "kv=fp8",
 }
 _MOST_NAMED = 5
@@ -324,7 +326,10 @@ def captured_model(capture: CaptureInfo) -> GivenModel | None:
     """The model of one of decodescope's own runs, if its shape is known by name."""
     try:
         shape = replace(read_model_config(capture.model), dtype=capture.dtype)
-        formats = [_OF_VARIANT[word] for word in capture.variant.split("+") if word in _OF_VARIANT]
+        words = capture.variant.split("+")
+        formats = [_OF_VARIANT[word] for word in words if word in _OF_VARIANT]
+        if "head16" in words:
+            formats.append(f"head={capture.dtype}")
         # What the variant does not say is as the checkpoint stores it.
         weights = model_weights(shape, ",".join(formats))
         text = ",".join((capture.dtype, *formats))

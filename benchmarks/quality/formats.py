@@ -37,6 +37,7 @@ class Format:
     loaded: LoadedModel
     step: DecodeStep | None
     no_steps: str | None
+    rounding: dict[str, Tally] = field(default_factory=dict)
     forward: dict[str, Tally] = field(default_factory=dict)
     steps: dict[str, Tally] = field(default_factory=dict)
 
@@ -84,6 +85,11 @@ def quantized_activations(model: nn.Module) -> Iterator[None]:
             hook.remove()
 
 
+def has_rounding(name: str) -> bool:
+    """Whether its weights are rounded, so that a forward pass in fp32 shows that alone."""
+    return has_forward(name) and VariantSpec.parse(f"fused+{name}").narrow
+
+
 def activations_as_in(one: Format) -> AbstractContextManager[None]:
     """Within it, the format's transformers model rounds activations as its kernels do."""
     fp8_x = VariantSpec.parse(f"fused+{one.name}").fp8_x
@@ -121,12 +127,22 @@ def score(
 ) -> None:
     """Add all windows to the sums of `formats`, against `loaded` as it is and upcast to fp32."""
     device = loaded.model.device
-    upcast = copy.deepcopy(loaded.model).float()
+    upcast = _in_float32(loaded.model)
+    rounded = {
+        one.name: replace(one, loaded=replace(one.loaded, model=_in_float32(one.loaded.model)))
+        for one in formats
+        if has_rounding(one.name)
+    }
     done = 0
     for part in torch.split(windows, batch):
         ids, next_ids = part[:, :-1].to(device), part[:, 1:].to(device)
         references = {"fp32": _forward(upcast, ids), BF16: _forward(loaded.model, ids)}
         ways = [
+            (one.rounding, forward_logits(rounded[one.name], ids), 0, ids.shape[1])
+            for one in formats
+            if one.name in rounded
+        ]
+        ways += [
             (one.forward, forward_logits(one, ids), 0, ids.shape[1])
             for one in formats
             if has_forward(one.name)
@@ -145,6 +161,11 @@ def score(
                     tally.add(found, reference.part(first, count), wanted)
         done += len(part)
         sys.stderr.write(f"{done} of {len(windows)} windows\n")
+
+
+def _in_float32(model: Any) -> Any:
+    """A copy that computes in float32; what is quantised stays as it is."""
+    return copy.deepcopy(model).float()
 
 
 def _forward(model: Any, ids: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,11 @@
 """What each format of weights and KV cache costs in quality, on held-out text.
 
 Scores every format against the same model in fp32 and in bf16, with the same ids: perplexity and
-its ratio, KL, top-1 agreement, error of the logits. There are two ways to the logits:
+its ratio, KL, top-1 agreement, error of the logits. There are three ways to the logits:
 
-- forward: the forward pass of transformers on the quantised weights, over whole windows of text.
+- rounding: the forward pass of transformers in fp32 on the quantised weights, which shows what the
+  format costs by itself. Not for FP8 K and V, nor without rounded weights.
+- forward: the same pass in bf16, over whole windows of text too.
   Runs anywhere. For W8A8, what each product reads is rounded as the kernels round it. Not for FP8
   K and V, which only the kernels round.
 - steps: the fused kernels decode the text's own ids after a short prompt. This is what users run;
@@ -78,6 +80,7 @@ class FormatQuality(msgspec.Struct, frozen=True):
     format: str
     weight_bytes: int
     weight_bytes_ratio: float
+    rounding: Scored | None
     forward: Scored | None
     steps: Scored | None
     no_steps: str | None
@@ -109,9 +112,11 @@ def text_windows(loaded: LoadedModel, sources: Sources, most: int | None) -> tor
 def quality(one: Format, bf16_bytes: int, positions: int) -> FormatQuality:
     """The figures of a format's sums."""
     size = _stored_bytes(one.loaded)
-    forward = _scored(one.forward, PROMPT, positions) if one.forward else None
-    steps = _scored(one.steps, 0, positions) if one.steps else None
-    return FormatQuality(one.name, size, size / bf16_bytes, forward, steps, one.no_steps)
+    rounding, forward, steps = (
+        _scored(tallies, first, positions) if tallies else None
+        for tallies, first in ((one.rounding, PROMPT), (one.forward, PROMPT), (one.steps, 0))
+    )
+    return FormatQuality(one.name, size, size / bf16_bytes, rounding, forward, steps, one.no_steps)
 
 
 def _scored(tallies: dict[str, Tally], first: int, positions: int) -> Scored:
@@ -210,8 +215,8 @@ def growth_table(record: dict[str, Any]) -> Table:
 
 def _rows(record: dict[str, Any]) -> Iterator[tuple[FormatQuality, str, Scored]]:
     for one in record["formats"]:
-        for way, scored in (("forward", one.forward), ("steps", one.steps)):
-            if scored is not None:
+        for way in ("rounding", "forward", "steps"):
+            if (scored := getattr(one, way)) is not None:
                 yield one, way, scored
 
 

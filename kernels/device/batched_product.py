@@ -86,13 +86,39 @@ def batched_products(
     WORDS,
     LAYOUT: tl.constexpr,
 ):
-    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS. LAYOUT is that of
-    `WeightMatrix`, also of 4 bits."""
+    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS."""
     token = tl.arange(0, TOKENS)
     present = token < BATCH
     token = tl.minimum(token, BATCH - 1)
+    return gathered_products(
+        w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS, LAYOUT
+    )
+
+
+@triton.jit
+def gathered_products(
+    w_ptr,
+    rows,
+    x_ptr,
+    x_scale_ptr,
+    token,
+    present,
+    split,
+    K,
+    BLOCK,
+    SPLITS,
+    WORDS,
+    LAYOUT: tl.constexpr,
+):
+    """sums[r, t] = sum over k of W[r, k] x[token[t], k] (float32), times x_scale[token[t]] if x is
+    E4M3, and 0 where `present` is false. LAYOUT is that of `WeightMatrix`, also of 4 bits.
+
+    rows [R] are row numbers from w_ptr on, all inside W, `token` row numbers of x, all inside x.
+    `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four narrow elements.
+    Call it after `wait_for_previous`.
+    """
     if LAYOUT[1] is None:
-        sums = gathered_products(
+        sums = _wide_gathered_products(
             w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS
         )
     else:
@@ -103,7 +129,7 @@ def batched_products(
 
 
 @triton.jit
-def gathered_products(
+def _wide_gathered_products(
     w_ptr,
     rows,
     x_ptr,
@@ -116,13 +142,6 @@ def gathered_products(
     SPLITS: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """sums[r, t] = sum over k of W[r, k] x[token[t], k] (float32), times x_scale[token[t]] if x is
-    E4M3, and 0 where `present` is false.
-
-    rows [R] are row numbers from w_ptr on, all inside W, `token` row numbers of x, all inside x.
-    `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four narrow elements.
-    Call it after `wait_for_previous`.
-    """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
     stored: tl.constexpr = w_ptr.dtype.element_ty

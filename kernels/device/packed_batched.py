@@ -26,26 +26,33 @@ from decodescope.kernels.device.packed_codes import (
     stored_scales,
 )
 
+# The byte of a scale whose exponent is 0 as a float16, 2^11 times as large: `code_unit` / 8.
+_LEAST_EXPONENT = tl.constexpr(127 - 15 - 11)
 # 1024 + code less 1024 + zero, and (1024 + 16 code) / 16 less 64 + zero; then times the scale.
-_EVEN_INTEGERS = tl.constexpr(
-    """{
-    .reg .b32 code;
+# Offsets are operands only where groups have zero points of their own: Triton would pass weights
+# with an operand that does not change through shared memory.
+_EVEN = """{{
+    .reg .b32 code, offset;
+    mov.b32 offset, {offset};
     or.b32 code, $2, 0x64006400;
-    add.rn.f16x2 code, code, $4;
+    add.rn.f16x2 code, code, offset;
     mul.rn.f16x2 code, code, $3;
-    mov.b32 {$0, $1}, code;
-    }"""
-)
-_ODD_INTEGERS = tl.constexpr(
-    """{
-    .reg .b32 code, sixteenth;
+    mov.b32 {{$0, $1}}, code;
+    }}"""
+_ODD = """{{
+    .reg .b32 code, offset, sixteenth;
+    mov.b32 offset, {offset};
     mov.b32 sixteenth, 0x2C002C00;
     or.b32 code, $2, 0x64006400;
-    fma.rn.f16x2 code, code, sixteenth, $4;
+    fma.rn.f16x2 code, code, sixteenth, offset;
     mul.rn.f16x2 code, code, $3;
-    mov.b32 {$0, $1}, code;
-    }"""
-)
+    mov.b32 {{$0, $1}}, code;
+    }}"""
+# -1032 and -72: the zero is 8.
+_EVEN_INTEGERS = tl.constexpr(_EVEN.format(offset="0xE408E408"))
+_ODD_INTEGERS = tl.constexpr(_ODD.format(offset="0xD480D480"))
+_EVEN_ABOVE_ZERO = tl.constexpr(_EVEN.format(offset="$4"))
+_ODD_ABOVE_ZERO = tl.constexpr(_ODD.format(offset="$4"))
 _E2M1 = tl.constexpr(
     """{
     .reg .b32 product;
@@ -74,7 +81,6 @@ def packed_gathered_products(
     CHUNKS: tl.constexpr = (K + CHUNK - 1) // CHUNK
     HALF: tl.constexpr = x_ptr.dtype.element_ty != tl.float32 and not INTERPRETED
     word = tl.arange(0, BLOCK // PER_WORD)
-    chunk = tl.arange(0, BLOCK // CHUNK)
     lane = tl.arange(0, BLOCK)
     SCALES: tl.constexpr = LAYOUT[1]
     w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
@@ -82,15 +88,14 @@ def packed_gathered_products(
     present = present[:, None]
     sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
     first = split * (STEPS * BLOCK)
+    scales = _block_scales(w_ptr, rows, first, K, BLOCK, LAYOUT)
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
         # Tensors first: in the interpreter a constant plus a tensor is a constant.
-        words, chunks, columns = word + start // PER_WORD, chunk + start // CHUNK, lane + start
+        words, columns = word + start // PER_WORD, lane + start
         inside = None
-        known = None
         here = present
         if not EVEN:
             inside = (words < CHUNKS * (CHUNK // PER_WORD))[None, :]
-            known = (chunks < CHUNKS)[None, :]
             here = present & (columns < K)[None, :]
         codes = tl.load(
             w_rows + words[None, :],
@@ -98,7 +103,8 @@ def packed_gathered_products(
             other=None if EVEN else 0,
             eviction_policy="evict_first",
         )
-        scales = stored_scales(w_ptr, rows, chunks, known, K, LAYOUT)
+        # A block ahead: Triton copies no elements of one or two bytes ahead of their use.
+        later = _block_scales(w_ptr, rows, start + BLOCK, K, BLOCK, LAYOUT)
         x = tl.load(x_rows + columns[None, :], mask=here, other=0.0)
         if HALF:
             x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
@@ -111,7 +117,17 @@ def packed_gathered_products(
         else:
             # As in `gathered_products`.
             sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+        scales = later
     return sums * _left_out(SCALES) if HALF else sums
+
+
+@triton.jit
+def _block_scales(w_ptr, rows, start, K: tl.constexpr, BLOCK: tl.constexpr, LAYOUT: tl.constexpr):
+    """The scales [rows, groups] of the block of columns from `start` on."""
+    GROUP: tl.constexpr = CHUNK if LAYOUT[1] == "e4m3" else LAYOUT[2]
+    COUNT: tl.constexpr = 1 if GROUP >= K else max(1, BLOCK // GROUP)
+    group = tl.minimum(tl.arange(0, COUNT) + start // GROUP, (K - 1) // GROUP)
+    return stored_scales(w_ptr, rows, group, None, K, LAYOUT)
 
 
 @triton.jit
@@ -126,40 +142,29 @@ def _in_word_order(x):
     """x [tokens, columns] with its columns in the order that `_weights` gives them."""
     tokens: tl.constexpr = x.shape[0]
     columns: tl.constexpr = x.shape[1]
-    eights = tl.reshape(x, (tokens, columns // CHUNK, 4, 2, 2, 2))
-    return tl.reshape(tl.permute(eights, (0, 1, 3, 4, 2, 5)), (tokens, columns))
+    eights = tl.reshape(x, (tokens, columns // PER_WORD, 2, 4))
+    return tl.reshape(tl.permute(eights, (0, 1, 3, 2)), (tokens, columns))
 
 
 @triton.jit
 def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr):
-    """The weights [rows, columns] of words [rows, columns / 8] and scales [rows, columns / 32]."""
+    """The weights [rows, columns] of words [rows, columns / 8] and scales [rows, groups]."""
     rows: tl.constexpr = words.shape[0]
-    chunks: tl.constexpr = stored.shape[1]
-    scale, other = scale_values(stored, SCALES)
-    if SCALES == "e4m3":
-        # Of words 0 and 1, and of words 2 and 3.
-        both = tl.join(scale, other)[:, :, :, None]
-        scale = tl.reshape(tl.broadcast_to(both, (rows, chunks, 2, 2)), (rows, 4 * chunks))
-        zero = tl.zeros_like(scale)
-    elif SCALES == "e8m0":
-        scale = _of_words(scale)
-        zero = tl.zeros_like(scale)
-    else:
-        zero = _of_words(tl.zeros_like(scale) + other)
-        scale = _of_words(scale)
+    chunks: tl.constexpr = words.shape[1] // 4
+    low, high, zero = _factors(stored, words.shape[1], SCALES, HALF)
     if HALF:
-        E2M1: tl.constexpr = SCALES == "e8m0" or SCALES == "e4m3"
-        factor = _twice(scale * (code_unit(0, SCALES) / _left_out(SCALES)) if E2M1 else scale)
-        even, odd = _twice(-1024 - zero), _twice(-64 - zero)
-        w0, v0 = _half_weights(words, 0, factor, even, SCALES)
-        w1, v1 = _half_weights(words, 1, factor, odd, SCALES)
-        w2, v2 = _half_weights(words, 2, factor, even, SCALES)
-        w3, v3 = _half_weights(words, 3, factor, odd, SCALES)
+        even, odd = zero, zero
+        if SCALES == "fp16_zero":
+            even, odd = _twice(-1024 - zero), _twice(-64 - zero)
+        w0, v0 = _half_weights(words, 0, low, even, SCALES)
+        w1, v1 = _half_weights(words, 1, low, odd, SCALES)
+        w2, v2 = _half_weights(words, 2, high, even, SCALES)
+        w3, v3 = _half_weights(words, 3, high, odd, SCALES)
     else:
-        w0, v0 = _float_weights(words, 0, scale, zero, SCALES)
-        w1, v1 = _float_weights(words, 1, scale, zero, SCALES)
-        w2, v2 = _float_weights(words, 2, scale, zero, SCALES)
-        w3, v3 = _float_weights(words, 3, scale, zero, SCALES)
+        w0, v0 = _float_weights(words, 0, low, zero, SCALES)
+        w1, v1 = _float_weights(words, 1, low, zero, SCALES)
+        w2, v2 = _float_weights(words, 2, high, zero, SCALES)
+        w3, v3 = _float_weights(words, 3, high, zero, SCALES)
     first = tl.join(tl.join(w0, w2), tl.join(w1, w3))
     second = tl.join(tl.join(v0, v2), tl.join(v1, v3))
     # Of code 4 s + 2 h + b of word t: [rows, chunks, t, s, h, b].
@@ -168,11 +173,39 @@ def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr):
 
 
 @triton.jit
-def _of_words(scale):
-    """A number of each chunk [rows, chunks] for each of its words."""
-    rows: tl.constexpr = scale.shape[0]
-    chunks: tl.constexpr = scale.shape[1]
-    return tl.reshape(tl.broadcast_to(scale[:, :, None], (rows, chunks, 4)), (rows, 4 * chunks))
+def _factors(stored, WORDS: tl.constexpr, SCALES: tl.constexpr, HALF: tl.constexpr):
+    """The scales of the first and of the last 16 columns of chunks, [rows, WORDS], and the zero
+    point, of stored scales [rows, groups]. With HALF scales are two float16 in 32 bits, as far as
+    they are not `_left_out`."""
+    if HALF and SCALES == "e8m0":
+        # The exponent of a float16, from its zero to its infinity.
+        exponent = stored.to(tl.int32) - _LEAST_EXPONENT
+        low = _of_words(tl.minimum(tl.maximum(exponent, 0), 31) * 0x04000400, WORDS)
+        high = low
+        zero = 0.0
+    else:
+        first, second = scale_values(stored, SCALES)
+        if HALF:
+            E4M3: tl.constexpr = SCALES == "e4m3"
+            unit = code_unit(0, SCALES) / _left_out(SCALES) if E4M3 else 1.0
+            low = _of_words(_twice(first * unit), WORDS)
+            high = _of_words(_twice(second * unit), WORDS) if E4M3 else low
+        else:
+            low = _of_words(first, WORDS)
+            high = _of_words(second, WORDS) if SCALES == "e4m3" else low
+        zero = 0.0 if SCALES == "e4m3" else second
+        if SCALES == "fp16_zero":
+            zero = _of_words(zero, WORDS)
+    return low, high, zero
+
+
+@triton.jit
+def _of_words(number, WORDS: tl.constexpr):
+    """A number of each group [rows, groups] for each word [rows, WORDS]."""
+    rows: tl.constexpr = number.shape[0]
+    groups: tl.constexpr = number.shape[1]
+    repeated = tl.broadcast_to(number[:, :, None], (rows, groups, WORDS // groups))
+    return tl.reshape(repeated, (rows, WORDS))
 
 
 @triton.jit
@@ -185,8 +218,8 @@ def _twice(x):
 @triton.jit
 def _half_weights(words, pair: tl.constexpr, factor, offset, SCALES: tl.constexpr):
     codes = code_pair(words, pair, SCALES)
-    if SCALES == "fp16" or SCALES == "fp16_zero":
-        assembly: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
+    if SCALES == "fp16_zero":
+        assembly: tl.constexpr = _ODD_ABOVE_ZERO if pair % 2 else _EVEN_ABOVE_ZERO
         return tl.inline_asm_elementwise(
             assembly,
             "=h,=h,r,r,r",
@@ -195,8 +228,10 @@ def _half_weights(words, pair: tl.constexpr, factor, offset, SCALES: tl.constexp
             is_pure=True,
             pack=1,
         )
+    INTEGERS: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
+    known: tl.constexpr = INTEGERS if SCALES == "fp16" else _E2M1
     return tl.inline_asm_elementwise(
-        _E2M1,
+        known,
         "=h,=h,r,r",
         [codes, factor],
         dtype=(tl.float16, tl.float16),

@@ -55,28 +55,27 @@ def pair_values(words, pair: tl.constexpr, SCALES: tl.constexpr):
 
 
 @triton.jit
-def stored_scales(
-    w_ptr,
-    rows,
-    chunk,
-    mask,
-    K: tl.constexpr,
-    LAYOUT: tl.constexpr,
-):
-    """The scales [R, chunks] of chunks of 32 columns as they are stored, of E4M3 two in each. rows
-    [R] are row numbers from w_ptr on; `mask` [1, chunks] or None."""
+def chunk_scales(w_ptr, rows, chunk, mask, K: tl.constexpr, LAYOUT: tl.constexpr):
+    """The `stored_scales` [R, chunks] of chunks of 32 columns."""
+    if LAYOUT[1] != "e4m3":
+        chunk = chunk // (LAYOUT[2] // CHUNK)
+    return stored_scales(w_ptr, rows, chunk, mask, K, LAYOUT)
+
+
+@triton.jit
+def stored_scales(w_ptr, rows, group, mask, K: tl.constexpr, LAYOUT: tl.constexpr):
+    """The scales [R, groups] of groups as they are stored, of E4M3 those of two groups in each.
+    rows [R] are row numbers from w_ptr on; `mask` [1, groups] or None."""
     WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
     SCALES: tl.constexpr = LAYOUT[1]
     places = (w_ptr + WORDS + rows * LAYOUT[0])[:, None]
-    group = chunk[None, :] * CHUNK // LAYOUT[2]
     if SCALES == "fp16":
         places = places.to(tl.pointer_type(tl.float16))
     elif SCALES == "e8m0":
         places = places.to(tl.pointer_type(tl.uint8))
     elif SCALES == "e4m3":
         places = places.to(tl.pointer_type(tl.uint16))
-        group = chunk[None, :]
-    return tl.load(places + group, mask=mask, other=None if mask is None else 0)
+    return tl.load(places + group[None, :], mask=mask, other=None if mask is None else 0)
 
 
 @triton.jit

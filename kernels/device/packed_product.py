@@ -19,11 +19,11 @@ import triton.language as tl
 from decodescope.kernels.device.elements import INTERPRETED
 from decodescope.kernels.device.packed_codes import (
     CHUNK,
+    chunk_scales,
     code_pair,
     code_unit,
     pair_values,
     scale_values,
-    stored_scales,
 )
 
 # Exponents of float32: of 2^14 with the bias twice, and the least that keeps the factor finite.
@@ -52,17 +52,17 @@ def _block(
         inside = (word < (K + CHUNK - 1) // CHUNK * 4)[None, :]
         known = (chunk < (K + CHUNK - 1) // CHUNK)[None, :]
         words = tl.load(places, mask=inside, other=0, eviction_policy="evict_first")
-        scales = stored_scales(w_ptr, rows, chunk, known, K, LAYOUT)
+        scales = chunk_scales(w_ptr, rows, chunk, known, K, LAYOUT)
     else:
         words = tl.load(places, eviction_policy="evict_first")
-        scales = stored_scales(w_ptr, rows, chunk, None, K, LAYOUT)
+        scales = chunk_scales(w_ptr, rows, chunk, None, K, LAYOUT)
     return words, scales
 
 
 @triton.jit
-def _columns_of_word(ptr, chunk, word: tl.constexpr, K: tl.constexpr, MASKED: tl.constexpr):
-    """The columns [chunks, 8] of word `word` of each chunk."""
-    columns = chunk[:, None] * CHUNK + (8 * word + tl.arange(0, 8))[None, :]
+def _columns_of_pair(ptr, chunk, pair: tl.constexpr, K: tl.constexpr, MASKED: tl.constexpr):
+    """The columns [chunks, 8] that pair `pair` of all words of a chunk has."""
+    columns = chunk[:, None] * CHUNK + (8 * pair + tl.arange(0, 8))[None, :]
     if MASKED:
         return tl.load(ptr + columns, mask=columns < K, other=0.0)
     return tl.load(ptr + columns)
@@ -71,10 +71,10 @@ def _columns_of_word(ptr, chunk, word: tl.constexpr, K: tl.constexpr, MASKED: tl
 @triton.jit
 def _columns(ptr, chunk, K: tl.constexpr, MASKED: tl.constexpr):
     return (
-        _columns_of_word(ptr, chunk, 0, K, MASKED),
-        _columns_of_word(ptr, chunk, 1, K, MASKED),
-        _columns_of_word(ptr, chunk, 2, K, MASKED),
-        _columns_of_word(ptr, chunk, 3, K, MASKED),
+        _columns_of_pair(ptr, chunk, 0, K, MASKED),
+        _columns_of_pair(ptr, chunk, 1, K, MASKED),
+        _columns_of_pair(ptr, chunk, 2, K, MASKED),
+        _columns_of_pair(ptr, chunk, 3, K, MASKED),
     )
 
 
@@ -131,51 +131,50 @@ def _sum_of_pair(pair):
 
 
 @triton.jit
-def _operands(x, factor, SCALES: tl.constexpr, PAIRS: tl.constexpr):
-    """x [chunks, 8] as the codes of one word meet it: four tensors [chunks] for the first ones of
-    their pairs, and four for the second; with PAIRS both in one, times `factor` [chunks]."""
-    first, second = tl.split(tl.reshape(x, (x.shape[0], 2, 2, 2)))
-    first_even, first_odd = tl.split(first)
-    second_even, second_odd = tl.split(second)
+def _of_words(x):
+    """x [chunks, 4] as a tensor [chunks] for each word of a chunk."""
+    even, odd = tl.split(tl.reshape(x, (x.shape[0], 2, 2)))
+    x0, x2 = tl.split(even)
+    x1, x3 = tl.split(odd)
+    return x0, x1, x2, x3
+
+
+@triton.jit
+def _operands(x, factor, pair: tl.constexpr, SCALES: tl.constexpr, PAIRS: tl.constexpr):
+    """x [chunks, 8] as the codes of one pair meet it: for each word a tensor [chunks] for the first
+    and one for the second; with PAIRS both in one, times `factor` [chunks]."""
+    first, second = tl.split(tl.permute(tl.reshape(x, (x.shape[0], 2, 4)), (0, 2, 1)))
     if PAIRS:
-        even = factor[:, None]
-        odd = even * (code_unit(1, SCALES) / code_unit(0, SCALES))
-        x0, x2 = tl.split(_half_pairs(first_even * even, second_even * even))
-        x1, x3 = tl.split(_half_pairs(first_odd * odd, second_odd * odd))
-        operands = (x0, x1, x2, x3, x0, x1, x2, x3)
+        factor = factor[:, None] * (code_unit(pair, SCALES) / code_unit(0, SCALES))
+        operands = _of_words(_half_pairs(first * factor, second * factor))
     else:
-        x0, x2 = tl.split(first_even)
-        x1, x3 = tl.split(first_odd)
-        y0, y2 = tl.split(second_even)
-        y1, y3 = tl.split(second_odd)
-        operands = (x0, x1, x2, x3, y0, y1, y2, y3)
+        operands = _of_words(first) + _of_words(second)
     return operands
 
 
 @triton.jit
-def _pair_product(words, x, pair: tl.constexpr, total, SCALES: tl.constexpr, PAIRS: tl.constexpr):
-    """`total`, if it is not None, and the products of one pair of codes with `_operands`."""
-    if PAIRS:
-        codes = code_pair(words, pair, SCALES)
-        if total is None:
-            total = _product(codes, x[pair][None, :])
+def _products(words, x, pair: tl.constexpr, total, SCALES: tl.constexpr, PAIRS: tl.constexpr):
+    """`total`, if it is not None, and the products of one pair of each of the words with its
+    `_operands`."""
+    for word in tl.static_range(4):
+        if PAIRS:
+            codes = code_pair(words[word], pair, SCALES)
+            if total is None:
+                total = _product(codes, x[word][None, :])
+            else:
+                total = _product_added(codes, x[word][None, :], total)
         else:
-            total = _product_added(codes, x[pair][None, :], total)
-    else:
-        first, second = pair_values(words, pair, SCALES)
-        products = first * x[pair][None, :] + second * x[pair + 4][None, :]
-        total = products if total is None else total + products
+            first, second = pair_values(words[word], pair, SCALES)
+            products = first * x[word][None, :] + second * x[word + 4][None, :]
+            total = products if total is None else total + products
     return total
 
 
 @triton.jit
-def _half_chunk(first, second, x, y, SCALES: tl.constexpr, PAIRS: tl.constexpr):
-    """The sums [rows, chunks] of the products of two words, in float32."""
-    total = _pair_product(first, x, 0, None, SCALES, PAIRS)
-    for pair in tl.static_range(1, 4):
-        total = _pair_product(first, x, pair, total, SCALES, PAIRS)
-    for pair in tl.static_range(4):
-        total = _pair_product(second, y, pair, total, SCALES, PAIRS)
+def _half_chunk(words, x, y, pair: tl.constexpr, SCALES: tl.constexpr, PAIRS: tl.constexpr):
+    """The sums [rows, chunks] of the products of two pairs of each word, in float32."""
+    total = _products(words, x, pair, None, SCALES, PAIRS)
+    total = _products(words, y, pair + 1, total, SCALES, PAIRS)
     return _sum_of_pair(total) if PAIRS else total
 
 
@@ -288,10 +287,10 @@ def packed_products(
             factor = ((_TO_LARGE << 23) - bits).to(tl.float32, bitcast=True)
             undo = (bits - (_BACK << 23)).to(tl.float32, bitcast=True) * unit
             x_sum *= factor * (1.0 / unit)
-        operands0 = _operands(x0, factor, SCALES, PAIRS)
-        operands1 = _operands(x1, factor, SCALES, PAIRS)
-        operands2 = _operands(x2, factor, SCALES, PAIRS)
-        operands3 = _operands(x3, factor, SCALES, PAIRS)
+        operands0 = _operands(x0, factor, 0, SCALES, PAIRS)
+        operands1 = _operands(x1, factor, 1, SCALES, PAIRS)
+        operands2 = _operands(x2, factor, 2, SCALES, PAIRS)
+        operands3 = _operands(x3, factor, 3, SCALES, PAIRS)
         if step < AHEAD:
             words, scales = first[step]
         else:
@@ -302,8 +301,9 @@ def packed_products(
         even, odd = tl.split(words)
         word0, word2 = tl.split(even)
         word1, word3 = tl.split(odd)
-        low = _half_chunk(word0, word1, operands0, operands1, SCALES, PAIRS)
-        high = _half_chunk(word2, word3, operands2, operands3, SCALES, PAIRS)
+        each = (word0, word1, word2, word3)
+        low = _half_chunk(each, operands0, operands1, 0, SCALES, PAIRS)
+        high = _half_chunk(each, operands2, operands3, 2, SCALES, PAIRS)
         block = _scaled(low, high, scales, x_sum, undo, SCALES)
         # Not added to zeros: the compiler would keep that addition.
         total = block if step == 0 else total + block

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from decodescope.kernels.host.packing import PER_WORD, Packing
+from decodescope.kernels.host.packing import PER_WORD, WORDS, Packing
 
 _MIDDLE = 8
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -29,7 +29,7 @@ def quantized_groups(
     [rows], of a format that has them. Takes 40 bytes of temporary memory for each element.
 
     Raises:
-        ValueError: weights beyond the largest scale; names their row.
+        ValueError: weights beyond the largest of the format; names their row.
     """
     values = torch.nn.functional.pad(matrix, (0, packing.padded - packing.columns))
     row_scale: torch.Tensor | None = None
@@ -39,11 +39,10 @@ def quantized_groups(
         values = values / row_scale[:, None]
     groups = torch.nn.functional.pad(values, (0, packing.groups * packing.group - packing.padded))
     groups = groups.unflatten(1, (packing.groups, packing.group))
-    codes, scales = _best(groups, packing)
-    bad = ~scales[..., 0].isfinite().all(dim=1)
-    if bool(bad.any()):
+    if bool((bad := matrix.abs().amax(dim=1) > packing.format.largest).any()):
         row = int(bad.nonzero()[0])
         raise ValueError(f"row {row} of the weights is beyond the scales of {packing.format}")
+    codes, scales = _best(groups, packing)
     return packed(codes.flatten(1)[:, : packing.padded], scales, packing), row_scale
 
 
@@ -128,7 +127,8 @@ def _values(
 def packed(codes: torch.Tensor, scales: torch.Tensor, packing: Packing) -> torch.Tensor:
     """Words int32 [rows, width] of codes [rows, padded columns], 0 to 15, and scales [rows, groups,
     1 or 2], each of a value that the format has."""
-    by_word = codes.unflatten(1, (packing.words, PER_WORD // 2, 2)).int()
+    by_word = codes.unflatten(1, (-1, PER_WORD, WORDS)).mT.flatten(1, 2).int()
+    by_word = by_word.unflatten(2, (PER_WORD // 2, 2))
     rows = torch.zeros(len(codes), packing.width, dtype=torch.int32, device=codes.device)
     words = rows[:, : packing.words]
     for pair, fields in enumerate(packing.format.fields):
@@ -173,7 +173,8 @@ def codes_and_scales(
         scales = stored.view(torch.float8_e4m3fn).to(dtype)
     else:
         scales = stored.view(torch.float16).to(dtype)
-    return codes.flatten(1), scales.unflatten(1, (packing.groups, -1))
+    in_order = codes.flatten(2).unflatten(1, (-1, WORDS)).mT
+    return in_order.flatten(1), scales.unflatten(1, (packing.groups, -1))
 
 
 def unpacked(words: torch.Tensor, packing: Packing, dtype: torch.dtype) -> torch.Tensor:

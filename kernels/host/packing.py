@@ -8,8 +8,10 @@ A weight is scale * (code - zero), or scale * code of E2M1, with a scale for eac
 - nvfp4: E2M1, scales E4M3 of 16 columns, times a float32 scale of the row.
 
 A row of a matrix is 32-bit words: its codes, eight a word, then its scales, padded to 16 bytes.
-Columns are padded to 32. Word i has columns 8 i to 8 i + 7, those of pair p, 8 i + 2 p and the
-next, at the same place of its lower and its upper half: one mask takes a pair out as two float16.
+Columns are padded to 32. Of 32 columns, word i of four has column 4 j + i as its code j. Codes 2 p
+and 2 p + 1, pair p, are at the same place of its lower and its upper half: one mask takes a pair
+out as two float16. In this order, a thread's eight codes are those that the tensor cores want of it
+(`device/packed_batched.py`), once x is reordered within eight columns.
 
 - int4: bits 4 p to 4 p + 3 of a half.
 - E2M1: fields whose sign and magnitude one shift moves to those of a float16 (bits 9 to 11 and 15),
@@ -21,6 +23,7 @@ AWQ, Lin et al. (arXiv 2306.00978).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 PackedName = Literal["int4", "int4_g64", "int4_g32", "int4_channel", "int4_asym", "mxfp4", "nvfp4"]
@@ -31,6 +34,7 @@ Layout = tuple[int, Scales | None, int]
 # Columns that 16 bytes of codes hold: what a thread loads at once.
 CHUNK = 32
 PER_WORD = 8
+WORDS = CHUNK // PER_WORD
 _SCALE_BYTES: Mapping[Scales, int] = {"fp16": 2, "fp16_zero": 4, "e8m0": 1, "e4m3": 1}
 _WORD_BYTES, _ALIGNED_WORDS = 4, 4
 # Of each pair in a half: which bits of a code, and by how much they are shifted.
@@ -60,6 +64,13 @@ class PackedFormat:
     def row_scaled(self) -> bool:
         """Whether each row has a float32 scale as well."""
         return self.scales == "e4m3"
+
+    @property
+    def largest(self) -> float:
+        """The largest weight: several tokens are multiplied by float16, of E8M0 with scales of 2^4
+        at most (`device/packed_batched.py`). Rounding to integers adds 7.5 % at most. Scales of
+        rows multiply finished sums."""
+        return inf if self.row_scaled else 6.0 * 2**4 if self.e2m1 else 6e4
 
     @property
     def fields(self) -> Fields:

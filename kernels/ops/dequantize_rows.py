@@ -20,9 +20,9 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.packed_codes import (
     CHUNK,
     PER_WORD,
+    chunk_scales,
     pair_values,
     scale_values,
-    stored_scales,
 )
 from decodescope.kernels.host.checks import check_floats
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
@@ -79,13 +79,12 @@ def _dequantize_packed_rows_kernel(
     data_ptr += row * LAYOUT[0]
     places = data_ptr + chunk[:, None] * (CHUNK // PER_WORD) + tl.arange(0, 4)[None, :]
     words = tl.load(places, mask=here, other=0).to(tl.uint32, bitcast=True)
-    stored = stored_scales(data_ptr, tl.zeros((1,), tl.int32), chunk, tl.trans(here), K, LAYOUT)
+    stored = chunk_scales(data_ptr, tl.zeros((1,), tl.int32), chunk, tl.trans(here), K, LAYOUT)
     scale, other = scale_values(tl.trans(stored), SCALES)
-    zero = tl.zeros_like(scale)
     if SCALES == "e4m3":
-        scale = tl.where(tl.arange(0, 4)[None, :] < 2, scale, other)
-    elif SCALES != "e8m0":
-        zero += other
+        # Of the first and of the last 16 columns.
+        scale = tl.where(tl.arange(0, PER_WORD)[None, :] < PER_WORD // 2, scale, other)
+        other = 0.0
     w0, v0 = pair_values(words, 0, SCALES)
     w1, v1 = pair_values(words, 1, SCALES)
     w2, v2 = pair_values(words, 2, SCALES)
@@ -93,6 +92,8 @@ def _dequantize_packed_rows_kernel(
     first = tl.join(tl.join(w0, w2), tl.join(w1, w3))
     second = tl.join(tl.join(v0, v2), tl.join(v1, v3))
     codes = tl.reshape(tl.join(first, second), (BLOCK // CHUNK, 4, PER_WORD))
+    codes = tl.permute(codes, (0, 2, 1))
+    zero = tl.zeros_like(scale) + other
     values = tl.reshape((codes - zero[:, :, None]) * scale[:, :, None], (BLOCK,))
     if scale_ptr is not None:
         values *= tl.load(scale_ptr + row)

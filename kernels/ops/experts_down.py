@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import vector_product
-from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
@@ -59,9 +58,7 @@ def _experts_down_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
-    packed_ptr = w_ptr
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
     mask = rows < N
     # Not written by the previous kernel, which starts this one only when they are complete.
     weights, keys = router_keys(logits_ptr, correction_ptr, 0, EXPERTS)
@@ -71,15 +68,9 @@ def _experts_down_kernel(
     for _ in tl.static_range(CHOSEN):
         expert, share, keys = next_expert(weights, keys)
         first_row = expert * N
-        if PACKED:
-            # Rows of the matrices of all experts.
-            matrix = first_row + tl.minimum(rows, N - 1)
-            first = mxfp4_blocks(packed_ptr, scale_ptr, matrix, K, BLOCK, AHEAD)
-            scale, bias = scale_and_bias(None, bias_ptr, first_row + rows, mask)
-        else:
-            matrix = w_ptr + first_row * K
-            first = vector_product.first_blocks(matrix, inside, None, 0, K, BLOCK, 1, AHEAD, LAYOUT)
-            scale, bias = scale_and_bias(scale_ptr, bias_ptr, first_row + rows, mask)
+        matrix = w_ptr + first_row * LAYOUT[0]
+        first = vector_product.first_blocks(matrix, inside, None, 0, K, BLOCK, 1, AHEAD, LAYOUT)
+        scale, bias = scale_and_bias(scale_ptr, bias_ptr, first_row + rows, mask)
         # Triton unpacks no tuples.
         matrices = matrices + (matrix,)  # type: ignore[assignment]  # noqa: RUF005
         blocks = blocks + (first,)  # type: ignore[assignment]  # noqa: RUF005
@@ -93,14 +84,9 @@ def _experts_down_kernel(
     for slot in tl.static_range(CHOSEN):
         slot_ptr = x_ptr + slot * K
         first, matrix = blocks[slot], matrices[slot]
-        if PACKED:
-            sums = mxfp4_products(
-                first, packed_ptr, scale_ptr, matrix, slot_ptr, None, 0.0, K, BLOCK, AHEAD
-            )
-        else:
-            sums = vector_product.vector_products(
-                first, matrix, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD, LAYOUT
-            )
+        sums = vector_product.vector_products(
+            first, matrix, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD, LAYOUT
+        )
         share, scale, bias = shares[slot]
         total += share * (sums * scale + bias)
     if not NORMALIZED:

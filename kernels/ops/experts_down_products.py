@@ -11,7 +11,6 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product
-from decodescope.kernels.device.mxfp4_batched import mxfp4_gathered_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import slots_of_expert
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
@@ -47,33 +46,23 @@ def _experts_down_products_kernel(
 ):
     allow_next(PDL)
     expert = tl.program_id(1)
-    PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
-    packed_ptr = w_ptr
     first = expert.to(tl.int64) * N
-    w_ptr, inside, rows = program_rows(w_ptr + first * K, tl.program_id(0), N, K, ROWS)
+    w_ptr += first * LAYOUT[0]
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
     # Not written by the previous kernel, which starts this one only when they are complete.
     slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     is_used = tl.max(used.to(tl.int32), axis=0) > 0
-    if not PACKED:  # noqa: SIM102 - at compile time
-        if is_used:
-            batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
+    if is_used:
+        batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     wait_for_previous(PDL)
     if is_used:
         mask = (rows < N)[:, None]
-        scale, bias = scale_and_bias(
-            None if PACKED else scale_ptr, bias_ptr, (first + rows)[:, None], mask
-        )
+        scale, bias = scale_and_bias(scale_ptr, bias_ptr, (first + rows)[:, None], mask)
         places = tl.where(used, tl.arange(0, TOKENS) * CHOSEN + slots, 0)
-        if PACKED:
-            matrix = first + tl.minimum(rows, N - 1)
-            sums = mxfp4_gathered_products(
-                packed_ptr, scale_ptr, matrix, x_ptr, places, used, K, BLOCK
-            )
-        else:
-            sums = batched_product.gathered_products(
-                w_ptr, inside, x_ptr, None, places, used, 0, K, BLOCK, 1, WORDS
-            )
+        sums = batched_product.gathered_products(
+            w_ptr, inside, x_ptr, None, places, used, 0, K, BLOCK, 1, WORDS, LAYOUT
+        )
         tl.store(
             out_ptr + places[None, :] * N + rows[:, None],
             sums * scale + bias,

@@ -18,8 +18,6 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
-from decodescope.kernels.device.mxfp4_batched import mxfp4_gathered_products
-from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
 from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
@@ -95,16 +93,16 @@ def _program_units(
     w_ptr,
     unit,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
-    K: tl.constexpr,
+    ROW: tl.constexpr,
     ROWS: tl.constexpr,
     INTERLEAVED: tl.constexpr,
 ):
     """As `program_pairs`, the rows of gate and up from pair `unit` on."""
     if INTERLEAVED:
-        w_ptr, inside, rows = program_rows(w_ptr, unit // (ROWS // 2), 2 * I, K, ROWS)
+        w_ptr, inside, rows = program_rows(w_ptr, unit // (ROWS // 2), 2 * I, ROW, ROWS)
         rows = tl.minimum(rows, 2 * I - 1)
     else:
-        w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+        w_ptr, inside, rows = program_pairs(w_ptr, unit, I, ROW, ROWS)
     return w_ptr, inside, rows
 
 
@@ -162,23 +160,15 @@ def _experts_gate_up_kernel(
     expert, _, keys = next_expert(weights, keys)
     for _ in range(slot):
         expert, _, keys = next_expert(weights, keys)
-    PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
     unit = tl.program_id(0) * (ROWS // 2)
-    packed_ptr = w_ptr
-    w_ptr += expert * (2 * I * K)
-    w_ptr, inside, rows = _program_units(w_ptr, unit, I, K, ROWS, INTERLEAVED)
+    w_ptr += expert * (2 * I * LAYOUT[0])
+    w_ptr, inside, rows = _program_units(w_ptr, unit, I, LAYOUT[0], ROWS, INTERLEAVED)
     rows += expert * (2 * I)
-    scale, bias = scale_and_bias(None if PACKED else scale_ptr, bias_ptr, rows, None)
-    if PACKED:
-        packed = mxfp4_blocks(packed_ptr, scale_ptr, rows, K, BLOCK, AHEAD)
-        sums = mxfp4_products(
-            packed, packed_ptr, scale_ptr, rows, x_ptr, g_ptr, eps, K, BLOCK, AHEAD
-        )
-    else:
-        first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
-        sums = vector_product.vector_products(
-            first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
-        )
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
+    sums = vector_product.vector_products(
+        first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
+    )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
@@ -222,21 +212,15 @@ def _experts_gate_up_batched_kernel(
     if tl.max(used.to(tl.int32), axis=0) > 0:
         unit = tl.program_id(0) * (ROWS // 2)
         first = expert.to(tl.int64) * (2 * I)
-        PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
-        packed_ptr = w_ptr
-        w_ptr, inside, rows = _program_units(w_ptr + first * K, unit, I, K, ROWS, INTERLEAVED)
+        w_ptr += first * LAYOUT[0]
+        w_ptr, inside, rows = _program_units(w_ptr, unit, I, LAYOUT[0], ROWS, INTERLEAVED)
         rows += first
-        scale, bias = scale_and_bias(None if PACKED else scale_ptr, bias_ptr, rows[:, None], None)
+        scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
         token = tl.arange(0, TOKENS)
         source = tl.minimum(token, BATCH - 1)
-        if PACKED:
-            sums = mxfp4_gathered_products(
-                packed_ptr, scale_ptr, rows, x_ptr, source, used, K, BLOCK
-            )
-        else:
-            sums = batched_product.gathered_products(
-                w_ptr, inside, x_ptr, None, source, used, 0, K, BLOCK, 1, WORDS
-            )
+        sums = batched_product.gathered_products(
+            w_ptr, inside, x_ptr, None, source, used, 0, K, BLOCK, 1, WORDS, LAYOUT
+        )
         gate, up = batched_product.split_pairs(sums * scale + bias)
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
         places = (token * CHOSEN + slots)[None, :] * I + units

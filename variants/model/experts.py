@@ -16,7 +16,7 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.text.numbers import is_integer
-from decodescope.variants.model.quantized_weights import Mxfp4Experts, stacked_experts
+from decodescope.variants.model.quantized_weights import stacked_experts
 
 Way = Literal["eager", "batched_mm", "grouped_mm"]
 
@@ -165,7 +165,7 @@ def _chosen_by_config(model: nn.Module) -> list[torch.Tensor]:
         for module in model.modules()
         if hasattr(module, "is_transposed")
         for name in stacked_experts(module)
-    ] + [module.data for module in model.modules() if isinstance(module, Mxfp4Experts)]
+    ] + [module.data for module in model.modules() if getattr(module, "packing", None)]
 
 
 def _can_group(matrices: list[torch.Tensor]) -> bool:

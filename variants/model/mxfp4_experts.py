@@ -1,8 +1,8 @@
 """Experts in MXFP4, as gpt-oss' checkpoints store them, or random.
 
 A checkpoint has `….experts.gate_up_proj_blocks` uint8 [experts, rows, columns / 32, 16] and
-`…_scales` uint8 [experts, rows, columns / 32], and of `down_proj` likewise. Their order within a
-block changes once, as they are read (`kernels.host.mxfp4`).
+`…_scales` uint8 [experts, rows, columns / 32], and of `down_proj` likewise. A byte has two columns,
+the lower nibble first. They are packed once, as they are read (`kernels.host.packing`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,40 +11,47 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.mxfp4 import BLOCK, packed_words
+from decodescope.kernels.host.packed import packed
+from decodescope.kernels.host.packing import packing_of
 from decodescope.variants.model.checkpoint import StoredTensor
-from decodescope.variants.model.quantized_weights import Mxfp4Experts, stacked_experts
+from decodescope.variants.model.quantized_weights import QuantizedExperts, stacked_experts
 
 BLOCKS, SCALES = "_blocks", "_scales"
 # Of random weights: with codes of equal frequency, a standard deviation of 0.01 to 0.05.
 _RANDOM_SCALES = 119, 122
-# Weights of up to 5e10. `kernels.device.mxfp4_batched` reads no larger ones.
-_LARGEST_SCALE = 160
+_BIAS = 127
+# Weights of up to 96. `kernels.device.packed_batched` makes larger ones infinite.
+_LARGEST_SCALE = 131
 
 
 def place_packed(model: nn.Module, device: str = "meta") -> None:
-    """Put `Mxfp4Experts` without values in the place of the experts' parameters of `model`."""
+    """Put `QuantizedExperts` without values in the place of the experts' parameters of `model`."""
     for module in model.modules():
         for name in stacked_experts(module):
             weight = getattr(module, name)
             experts, columns, rows = weight.shape
+            packing = packing_of("mxfp4", columns)
+            assert packing is not None
             delattr(module, name)
-            words = torch.empty(experts, rows, columns // 8, dtype=torch.int32, device=device)
-            scales = torch.empty(experts, rows, columns // BLOCK, dtype=torch.uint8, device=device)
-            setattr(module, name, Mxfp4Experts(words, scales, weight.dtype))
+            words = torch.empty(experts, rows, packing.width, dtype=torch.int32, device=device)
+            held = QuantizedExperts(words, None, weight.dtype, packing, by_inputs=True)
+            setattr(module, name, held)
 
 
-def packed_experts(model: nn.Module) -> Iterator[tuple[str, Mxfp4Experts]]:
+def packed_experts(model: nn.Module) -> Iterator[tuple[str, QuantizedExperts]]:
     for name, module in model.named_modules():
-        if isinstance(module, Mxfp4Experts):
+        if isinstance(module, QuantizedExperts) and module.packing is not None:
             yield name, module
 
 
-def fill_random(experts: Mxfp4Experts, generator: torch.Generator) -> None:
+def fill_random(experts: QuantizedExperts, generator: torch.Generator) -> None:
     """Draw every code with the same probability, and small scales."""
-    assert experts.scale is not None
-    experts.data.random_(-(2**31), 2**31, generator=generator)
-    experts.scale.random_(*_RANDOM_SCALES, generator=generator)
+    packing = experts.packing
+    assert packing is not None
+    experts.data.zero_()
+    experts.data[..., : packing.words].random_(-(2**31), 2**31, generator=generator)
+    scales = experts.data.view(torch.uint8)[..., 4 * packing.words :][..., : packing.scale_bytes]
+    scales.random_(*_RANDOM_SCALES, generator=generator)
 
 
 def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredTensor]) -> None:
@@ -54,9 +61,10 @@ def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredT
         ModelError: blocks or scales that are missing, or of another type or shape; names the first.
     """
     for key, experts in packed_experts(skeleton):
-        assert experts.scale is not None
-        shape: tuple[int, ...] = tuple(experts.scale.shape)
-        for end, expected in ((BLOCKS, (*shape, BLOCK // 2)), (SCALES, shape)):
+        packing = experts.packing
+        assert packing is not None
+        shape = (*experts.data.shape[:2], packing.groups)
+        for end, expected in ((BLOCKS, (*shape, packing.group // 2)), (SCALES, shape)):
             stored = tensors.get(f"{key}{end}")
             if stored is None or (stored.dtype, stored.shape) != ("U8", expected):
                 found = "missing" if stored is None else f"{stored.dtype} {list(stored.shape)}"
@@ -67,7 +75,7 @@ def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredT
 
 
 def fill_stored(
-    name: str, key: str, experts: Mxfp4Experts, blocks: torch.Tensor, scales: torch.Tensor
+    name: str, key: str, experts: QuantizedExperts, blocks: torch.Tensor, scales: torch.Tensor
 ) -> None:
     """Take the values of a checkpoint, an expert at a time.
 
@@ -77,7 +85,11 @@ def fill_stored(
     if int(scales.max()) > _LARGEST_SCALE:
         raise ModelError(
             f"{name}: {key}{SCALES} holds {int(scales.max())}, beyond {_LARGEST_SCALE}, which "
-            "makes weights of over 1e10; download the checkpoint again"
+            "makes weights of over 100; download the checkpoint again"
         )
-    experts.data = torch.stack([packed_words(each) for each in blocks])
-    experts.scale = scales
+    packing = experts.packing
+    assert packing is not None
+    experts.data = torch.empty_like(experts.data, device=blocks.device)
+    for words, of_expert, exponents in zip(experts.data, blocks, scales, strict=True):
+        codes = torch.stack((of_expert & 15, of_expert >> 4), dim=-1).flatten(1)
+        words.copy_(packed(codes, torch.exp2(exponents.float() - _BIAS)[..., None], packing))

@@ -2,7 +2,7 @@
 
 The modules take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
 transformers model, and hold the very tensors that the fused kernels read. Each output channel of 8
-bits has one scale. Only nn.Linear has 4 bits. The router of a mixture of experts stays as it is: it
+bits has one scale. No embedding has 4 bits. The router of a mixture of experts stays as it is: it
 is tiny, and decides.
 """
 
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host import mxfp4, packed
+from decodescope.kernels.host import packed
 from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
@@ -66,7 +66,8 @@ class QuantizedMatrix(nn.Module):
     def elements(self) -> int:
         """The number of weights."""
         packing = self.packing
-        return self.data.numel() if packing is None else len(self.data) * packing.columns
+        columns = self.data.shape[-1] if packing is None else packing.columns
+        return self.data.shape[:-1].numel() * columns
 
     @property
     def tensors(self) -> Iterator[torch.Tensor]:
@@ -108,8 +109,14 @@ class QuantizedLinear(QuantizedMatrix):
 class _Indexed(QuantizedMatrix):
     """A table of rows or of experts, read in `dtype`, that of the model."""
 
-    def __init__(self, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> None:
-        super().__init__(data, scale)
+    def __init__(
+        self,
+        data: torch.Tensor,
+        scale: torch.Tensor | None,
+        dtype: torch.dtype,
+        packing: Packing | None = None,
+    ) -> None:
+        super().__init__(data, scale, packing)
         self.dtype = dtype
 
     def _entries(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -139,38 +146,31 @@ class QuantizedEmbedding(_Indexed):
 
 class QuantizedExperts(_Indexed):
     """The matrices of all experts of a layer, in the place of their parameter: it does what
-    transformers does with that one. `convert` makes the matrices that are asked for anew."""
+    transformers does with that one. `convert` makes the matrices that are asked for anew. With
+    `by_inputs` the parameter is [experts, columns, rows]."""
 
-    def __init__(self, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> None:
-        super().__init__(data, scale, dtype)
+    def __init__(
+        self,
+        data: torch.Tensor,
+        scale: torch.Tensor | None,
+        dtype: torch.dtype,
+        packing: Packing | None = None,
+        by_inputs: bool = False,
+    ) -> None:
+        super().__init__(data, scale, dtype, packing)
+        self.by_inputs = by_inputs
         self.convert: Convert = scaled
 
     def __getitem__(self, experts: torch.Tensor) -> torch.Tensor:
-        """experts [...] -> their matrices [..., rows, columns]."""
-        return self.convert(*self._entries(experts), self.dtype, None)
+        """experts [...] -> their matrices [..., rows, columns], or `by_inputs` their transposes."""
+        matrices = self.convert(*self._entries(experts), self.dtype, self.packing)
+        return matrices.mT if self.by_inputs else matrices
 
     def transpose(self, first: int, second: int) -> torch.Tensor:
         """The matrices of all experts with two dimensions exchanged."""
-        return self.convert(self.data, self.scale, self.dtype, None).transpose(first, second)
-
-
-class Mxfp4Experts(QuantizedMatrix):
-    """The matrices of all experts of a layer, in the place of their parameter [experts, columns,
-    rows]. `data` int32 [experts, rows, columns / 8] and `scale` uint8 [experts, rows, columns / 32]
-    are those of `Mxfp4Matrix`; the matrices that are asked for are made anew in `dtype`."""
-
-    def __init__(self, data: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> None:
-        super().__init__(data, scale)
-        self.dtype = dtype
-
-    @property
-    def elements(self) -> int:
-        return 8 * self.data.numel()
-
-    def __getitem__(self, experts: torch.Tensor) -> torch.Tensor:
-        """experts [...] -> their matrices [..., columns, rows]."""
-        assert self.scale is not None
-        return mxfp4.unpacked(self.data[experts], self.scale[experts], self.dtype).mT
+        return self.convert(self.data, self.scale, self.dtype, self.packing).transpose(
+            first, second
+        )
 
 
 @contextmanager
@@ -219,7 +219,9 @@ def scaled(
     """data * scale in `dtype`: the elements are exact in every dtype, the product is rounded once
     (PyTorch multiplies in float32)."""
     if packing is not None:
-        return _unpacked(data, scale, dtype, packing)
+        scales = None if scale is None else scale.flatten()
+        made = _unpacked(data.flatten(0, -2), scales, dtype, packing)
+        return made.view(*data.shape[:-1], packing.columns)
     values = data.to(dtype)
     return values if scale is None else values.mul_(scale.unsqueeze(-1))
 
@@ -319,11 +321,11 @@ def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 def dequantized_bytes(model: Any) -> int:
     """Bytes of the largest matrix, or of all experts', that the prefill makes from quantised
-    elements at a time."""
+    elements at a time. Experts `by_inputs` are made one by one."""
     made = [
-        one.elements // (len(one.data) if isinstance(one, Mxfp4Experts) else 1)
+        one.elements // (len(one.data) if getattr(one, "by_inputs", False) else 1)
         for one in model.modules()
-        if isinstance(one, QuantizedLinear | QuantizedExperts | Mxfp4Experts)
+        if isinstance(one, QuantizedLinear | QuantizedExperts)
     ]
     return max(made, default=0) * int(model.dtype.itemsize)
 
@@ -352,9 +354,7 @@ def expert_tensors(model: nn.Module) -> list[torch.Tensor]:
     """The weights of all experts, their scales and biases: a token needs those of few experts."""
     tensors: list[torch.Tensor] = []
     for module in model.modules():
-        held = [
-            one for one in module.children() if isinstance(one, QuantizedExperts | Mxfp4Experts)
-        ]
+        held = [one for one in module.children() if isinstance(one, QuantizedExperts)]
         for one in held:
             tensors += one.tensors
         if held or stacked_experts(module):
@@ -367,8 +367,7 @@ def expert_elements(model: nn.Module) -> int:
     parameters = (
         getattr(module, name) for module in model.modules() for name in stacked_experts(module)
     )
-    kinds = QuantizedExperts | Mxfp4Experts
-    held = (one.elements for one in model.modules() if isinstance(one, kinds))
+    held = (one.elements for one in model.modules() if isinstance(one, QuantizedExperts))
     return int(sum(weight.numel() for weight in parameters) + sum(held))
 
 
@@ -389,13 +388,12 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
         return
     weight = part if isinstance(part, torch.Tensor) else part.weight
     data, scale = _narrow(weight, quantization, f"{name}: {path}")
+    packing = quantization.packing(int(weight.shape[-1]))
     if weight is part:
-        assert quantization.format in NARROW_DTYPES, "experts have 8 or 16 bits"
         delattr(owner, leaf)
-        setattr(owner, leaf, QuantizedExperts(data, scale, weight.dtype))
+        setattr(owner, leaf, QuantizedExperts(data, scale, weight.dtype, packing))
         return
     if not isinstance(part, nn.Embedding):
-        packing = quantization.packing(int(weight.shape[-1]))
         setattr(owner, leaf, QuantizedLinear(data, scale, part.bias, packing))
         return
     factor = getattr(part, "scalar_embed_scale", None)

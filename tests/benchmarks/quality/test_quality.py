@@ -249,6 +249,9 @@ def test_perplexity_stays_within_its_bounds(tiny: LoadedModel, windows: torch.Te
         assert 0.99 < ratio < BOUNDS[one.name]
         figures = one.forward["fp32"].figures()
         own = perplexity(losses)
+        # Nothing but the rounding; one of 400 weights, and more activations, are ties of two codes.
+        alone = one.rounding["fp32"].figures().perplexity
+        assert alone == pytest.approx(own, rel=2e-3 if one.name == "w8a8" else 1e-3)
         # bf16 activations add their own error, of about 2e-4 nats.
         assert figures.perplexity == pytest.approx(own, rel=3e-3)
         assert figures.kl > 0
@@ -329,6 +332,9 @@ def test_a_record_has_every_format_and_what_is_missing(tmp_path: Path) -> None:
     assert 1.3 * head16.forward.fp32.kl < w8a8.forward.fp32.kl < 3 * head16.forward.fp32.kl
     assert w8a8.weight_bytes == head16.weight_bytes
     assert kv.forward is None
+    assert bf16.rounding is kv.rounding is None
+    assert 0 < head16.rounding.fp32.kl < head16.forward.fp32.kl
+    assert w8a8.rounding.fp32.kl > head16.rounding.fp32.kl
     shown = text_of(quality_table(found, "fp32"), 110)
     assert "fp8_e4m3+head16" in shown
     assert "tiny against itself in fp32, 1 windows" in shown

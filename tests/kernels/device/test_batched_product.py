@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
+
 COMPILE = """
 import importlib, json, sys
 from triton import compile
@@ -58,18 +60,23 @@ KERNELS = {
         CAPABILITIES,
     ),
 }
-MXFP4 = (
-    "decodescope.kernels.ops.experts_down_products",
-    "_experts_down_products_kernel",
-    {"w_ptr": "*i32", "scale_ptr": "*u8", "x_ptr": "*bf16", "logits_ptr": "*bf16"}
-    | {"out_ptr": "*fp32"},
-    {"EXPERTS": 8, "CHOSEN": 2, "BATCH": 16, "WORDS": False},
-    CAPABILITIES,
-)
+PACKED = {
+    name: (
+        "decodescope.kernels.ops.experts_down_products",
+        "_experts_down_products_kernel",
+        {"w_ptr": "*i32", "x_ptr": "*fp16", "logits_ptr": "*bf16", "out_ptr": "*fp32"}
+        | ({"scale_ptr": "*fp32"} if packed.row_scaled else {}),
+        {"EXPERTS": 8, "CHOSEN": 2, "BATCH": 16, "WORDS": False}
+        | {"ROWS": 128, "LAYOUT": Packing(packed, 1024).layout},
+        CAPABILITIES if name == "mxfp4" else [90],
+    )
+    for name, packed in PACKED_FORMATS.items()
+    if name in ("int4", "int4_asym", "mxfp4", "nvfp4")
+}
 # 3 chunks of 32 columns, and 4 in the blocks; the first block is loaded ahead.
 INT4_SIZES = {"N": 4, "ROWS": 4, "K": 72, "LAYOUT": (16, "fp16", 32), "AHEAD": 1}
 INT4 = {
-    "int4": (
+    "int4 one": (
         "decodescope.kernels.ops.linear",
         "_linear_kernel",
         {"x_ptr": "*bf16", "w_ptr": "*i32", "out_ptr": "*bf16", "eps": "fp32"},
@@ -96,7 +103,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             sys.executable,
             "-c",
             COMPILE,
-            json.dumps([KERNELS | INT4 | {"mxfp4": MXFP4}, SIZES]),
+            json.dumps([KERNELS | INT4 | PACKED, SIZES]),
         ],
         env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
         capture_output=True,
@@ -121,19 +128,21 @@ def test_sums_of_fp8_blocks_are_added_outside_the_tensor_cores(
         assert f"{one} = arith.constant dense<0.000000e+00>" in code
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(
+    ("name", "capability"), [(name, each) for name, made in PACKED.items() for each in made[-1]]
+)
 def test_codes_become_operands_in_the_registers_they_arrive_in(
-    capability: int, compiled: dict[str, str]
+    name: str, capability: int, compiled: dict[str, str]
 ) -> None:
     """No block of weights passes through shared memory after its words have been read."""
-    weights = f"tensor<{SIZES['ROWS']}x{SIZES['BLOCK']}xbf16"
-    lines = [line for line in compiled[f"mxfp4 {capability}"].splitlines() if weights in line]
+    weights = f"tensor<128x{SIZES['BLOCK']}xf16"
+    lines = [line for line in compiled[f"{name} {capability}"].splitlines() if weights in line]
     assert any(f"{weights}, #ttg.dot_op" in line for line in lines)
     assert not [line for line in lines if "convert_layout" in line or "local_alloc" in line]
 
 
 @pytest.mark.parametrize(
-    ("operation", "masked"), [("int4", [False, True]), ("int4 splits", [True] * 2)]
+    ("operation", "masked"), [("int4 one", [False, True]), ("int4 splits", [True] * 2)]
 )
 @pytest.mark.parametrize(
     ("elements", "shape"), [("i32", "4x\\d+"), ("f16", "4x\\d"), ("bf16", "\\dx8")]

@@ -155,14 +155,17 @@ def packing_group(name: str) -> int:
     return Packing(PACKED_FORMATS[name], 200).group
 
 
-def test_weights_beyond_float16_scales_are_refused() -> None:
-    matrix = torch.ones(4, 128)
-    matrix[2, 5] = 1e7
-    for name in ("int4", "int4_asym"):
-        with pytest.raises(
-            ValueError, match=f"row 2 of the weights is beyond the scales of {name}"
-        ):
-            quantized_rows(matrix, name)
+@pytest.mark.parametrize(
+    ("name", "most", "more"), [("int4", 6e4, 6.1e4), ("int4_asym", 6e4, 1e7), ("mxfp4", 96, 97)]
+)
+def test_weights_beyond_float16_are_refused(name: str, most: float, more: float) -> None:
+    """Those of several tokens become float16."""
+    matrix = random(4, 128, seed=3) * most / 5
+    matrix[2, 5] = most
+    assert narrow_matrix(matrix, name).dense(torch.float16).isfinite().all()
+    matrix[2, 5] = more
+    with pytest.raises(ValueError, match=f"row 2 of the weights is beyond the scales of {name}"):
+        quantized_rows(matrix, name)
     matrix[2, 5] = torch.inf
     with pytest.raises(ValueError, match="row 2 of the weights holds NaN or an infinity"):
         quantized_rows(matrix, "mxfp4")

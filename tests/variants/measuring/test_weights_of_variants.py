@@ -76,7 +76,7 @@ def test_a_model_as_it_was_loaded_serves_every_unquantised_variant(prepared: Pre
     assert quantized_formats(prepared.loaded.model) == {}
 
 
-@pytest.mark.parametrize("variant", ["eager", "fused+int8", "fused+fp8_e4m3+head16"])
+@pytest.mark.parametrize("variant", ["eager", "fused+int8", "fused+int4", "fused+fp8_e4m3+head16"])
 def test_the_weights_come_back(prepared: Prepared, variant: str) -> None:
     old = require_weights(prepared, "fp8", ignore)
     said: list[str] = []

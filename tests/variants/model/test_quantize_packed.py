@@ -8,6 +8,7 @@ from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix
 from decodescope.variants.model.quantized_weights import (
     Quantization,
+    QuantizedExperts,
     QuantizedLinear,
     dequantized_bytes,
     is_quantized,
@@ -47,12 +48,12 @@ def test_the_modules_compute_with_the_matrices_that_the_kernels_read(format: str
     assert torch.equal(model(ids).logits, original(ids).logits)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_planned_memory_is_what_is_held(format: str) -> None:
-    model = families.build("llama2", torch.bfloat16)
-    planned = planned_weights("llama2", model, Quantization(format))
+@pytest.mark.parametrize(("family", "format"), [("llama2", "nvfp4"), ("qwen3-moe", "int4_asym")])
+def test_planned_memory_is_what_is_held(family: str, format: str) -> None:
+    model = families.build(family, torch.bfloat16)
+    planned = planned_weights(family, model, Quantization(format))
     flops = StepFlops(model, 1).at(5)
-    quantize_model("llama2", model, Quantization(format))
+    quantize_model(family, model, Quantization(format))
     assert model_bytes(planned) == model_bytes(model)
     assert dequantized_bytes(planned) == dequantized_bytes(model) > 0
     assert StepFlops(model, 1).at(5) == flops
@@ -74,11 +75,30 @@ def test_bytes_of_a_step_by_hand(device: str) -> None:
 def test_what_has_no_4_bits_is_refused() -> None:
     with pytest.raises(InputError, match=r"fused\+int4\+embedding8: no embedding table has 4 bits"):
         VariantSpec.parse("fused+int4+embedding8")
-    mixture = families.CONFIGS["qwen3-moe"]
     spec = VariantSpec.parse("fused+mxfp4")
-    with pytest.raises(ModelError, match="cannot run experts with weights in mxfp4"):
-        require_support("m", mixture, 1, "cpu", spec)
+    with pytest.raises(ModelError, match="cannot run gpt_oss with weights in mxfp4"):
+        require_support("m", families.CONFIGS["gpt-oss"], 1, "cpu", spec)
     assert quantization_of(spec) == Quantization("mxfp4")
+
+
+@pytest.mark.parametrize("way", ["eager", "batched_mm", "grouped_mm"])
+def test_quantised_experts_are_what_transformers_multiplies_by(way: str) -> None:
+    dense, model = families.build("mixtral"), families.build("mixtral")
+    quantize_model("m", model, Quantization("nvfp4"))
+    for path, module in model.named_modules():
+        if isinstance(module, QuantizedExperts):
+            scale = module.scale.flatten()
+            matrix = WeightMatrix(module.data.flatten(0, 1), scale, packing=module.packing)
+            held = dense.get_parameter(path)
+            assert module.elements == held.numel()
+            held.copy_(matrix.dense(torch.float32).view(held.shape))
+        elif isinstance(module, QuantizedLinear):
+            matrix = WeightMatrix(module.data, module.scale, packing=module.packing)
+            dense.get_submodule(path).weight.copy_(matrix.dense(torch.float32))
+    ids = families.prompt_ids("mixtral", 2, 5)
+    for one in (model, dense):
+        one.set_experts_implementation(way)
+    assert torch.equal(model(ids).logits, dense(ids).logits)
 
 
 def test_weights_beyond_every_scale_are_one_clear_line() -> None:

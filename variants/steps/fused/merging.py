@@ -86,14 +86,13 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     return WeightMatrix(_merged(modules, "data"), scale, bias, packing)
 
 
-def experts_of(part: Any) -> WeightMatrix:
+def experts_of(part: Any, bias: torch.Tensor | None = None) -> WeightMatrix:
     """The matrices of all experts, one after another: `part` is their parameter or what takes its
     place."""
     if isinstance(part, QuantizedExperts):
-        return WeightMatrix(
-            part.data.flatten(0, 1), None if part.scale is None else part.scale.flatten()
-        )
-    return WeightMatrix(part.detach().flatten(0, 1))
+        scale = None if part.scale is None else part.scale.flatten()
+        return WeightMatrix(part.data.flatten(0, 1), scale, bias, part.packing)
+    return WeightMatrix(part.detach().flatten(0, 1), bias=bias)
 
 
 def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:

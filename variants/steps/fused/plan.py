@@ -32,8 +32,8 @@ class StepBuffers:
     longest heads has), `activation` (flat, as many as the widest MLP has between its halves),
     `router_logits` [layers with experts, batch, experts], float32 if they are corrected,
     `expert_outputs` float32 [batch, chosen, hidden] of a batch, `shared` (flat) and `shared_gate`
-    [batch, 1] of the MLP beside the experts, and `logits` float32 [batch, vocabulary]. With narrow
-    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
+    [batch, 1] of the MLP beside the experts, and `logits` float32 [batch, vocabulary]. Before
+    narrow weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
     `activation` and `shared` in float16, in which the next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
@@ -127,13 +127,14 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=parts.device)
 
-    narrow = parts.layers[0].o.narrow
     q_width = max(layer.o.columns for layer in parts.layers)
     kv_width = max(layer.kv_heads * layer.head_dim for layer in parts.layers)
     widest = max(parts.hidden, q_width, parts.intermediate)
-    multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
-    half = torch.float16 if multiplied_in_half else parts.dtype
-    gated = half if spec.uses("gate_up") else parts.dtype
+    multiplies_in_half = not spec.fp8_x and parts.dtype == torch.bfloat16
+    half = torch.float16 if multiplies_in_half else parts.dtype
+    layer = parts.layers[-1]
+    attended = half if layer.o.narrow and spec.uses("attention") else parts.dtype
+    gated = half if layer.mlp.down.narrow and spec.uses("gate_up") else parts.dtype
     mixtures = parts.mixtures
     experts, chosen = (mixtures[0].count, mixtures[0].chosen) if mixtures else (0, 0)
     corrected = any(each.correction is not None for each in mixtures)
@@ -143,7 +144,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         position=torch.zeros(1, dtype=torch.int32, device=parts.device),
         x=zeros(parts.hidden),
         q=zeros(q_width).flatten(),
-        attended=zeros(q_width, dtype=half if spec.uses("attention") else parts.dtype).flatten(),
+        attended=zeros(q_width, dtype=attended).flatten(),
         activation=zeros(parts.intermediate, dtype=gated).flatten(),
         router_logits=torch.zeros(
             len(mixtures),

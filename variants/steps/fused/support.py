@@ -107,7 +107,7 @@ def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED)
     family, quantization = families()[model_type], unsupported_quantization(fields)
     reasons = [*([quantization] if quantization else ()), *_reasons(config, family)]
     if not reasons and has_experts(config):
-        reasons = [*_reasons_of_experts(family, declared_formats(fields), spec)]
+        reasons = [*_reasons_of_experts(model_type, declared_formats(fields), spec)]
     return ", ".join(reasons) or None
 
 
@@ -146,13 +146,13 @@ def _reasons(config: Any, family: Family) -> Iterator[str]:
 
 
 def _reasons_of_experts(
-    family: Family, declared: Collection[str], spec: VariantSpec
+    model_type: str, declared: Collection[str], spec: VariantSpec
 ) -> Iterator[str]:
     """Why `spec` is no variant of a mixture of experts whose config.json declares these formats."""
     if declared:
         stored = " and ".join(sorted(declared))
         yield f"experts in {stored} by quantization_config (only those that a variant quantises)"
-    if spec.packed or (spec.narrow and not family.quantizable):
-        yield f"experts with weights in {spec.weight_format}"
+    if spec.narrow and not families()[model_type].quantizable:
+        yield f"{model_type} with weights in {spec.weight_format}"
     elif spec.fp8_x:
         yield "experts with activations in FP8"

@@ -72,6 +72,9 @@ def test_every_family_and_every_format(format: str, family: str, device: str) ->
         ("mixtral", "int8", 5),
         ("gemma4-moe", "fp8_e4m3", 1),
         ("gemma4-moe", "int8", 3),
+        ("qwen3-moe", "int4", 1),
+        ("qwen2-moe", "mxfp4", 3),
+        ("glm4-moe", "nvfp4", 1),
     ],
 )
 def test_experts(family: str, format: str, batch: int, device: str) -> None:

@@ -11,13 +11,12 @@ import torch
 
 from decodescope.kernels.host.activation import ClampedGate
 from decodescope.kernels.host.experts import Experts
-from decodescope.kernels.host.mxfp4 import Mxfp4Matrix
 from decodescope.kernels.host.weights import WeightMatrix
-from decodescope.variants.model.quantized_weights import Mxfp4Experts
+from decodescope.variants.model.quantized_weights import QuantizedExperts
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.llama import layer_with
-from decodescope.variants.steps.fused.merging import matrix_of
+from decodescope.variants.steps.fused.merging import experts_of, matrix_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
@@ -35,16 +34,16 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     return replace(layer_with(layer, mixture, window), sinks=sinks)
 
 
-def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> WeightMatrix:
+def _by_outputs(weight: torch.Tensor | QuantizedExperts, bias: torch.Tensor) -> WeightMatrix:
     """The matrices of `weight` [experts, columns, rows] and `bias` [experts, rows]."""
-    if isinstance(weight, Mxfp4Experts):
-        words, scales = (tensor.flatten(0, 1) for tensor in weight.tensors)
-        return Mxfp4Matrix(words, scales, bias.detach().flatten())
+    biases = bias.detach().flatten()
+    if isinstance(weight, QuantizedExperts):
+        return experts_of(weight, biases)
     outputs = weight.detach().mT
     if not outputs.is_contiguous():
         outputs = outputs.contiguous()
         weight.data = outputs.mT
-    return WeightMatrix(outputs.flatten(0, 1), bias=bias.detach().flatten())
+    return experts_of(outputs, biases)
 
 
 FAMILIES = {"gpt_oss": Family(_layer, quantizable=False, angles_once=True)}

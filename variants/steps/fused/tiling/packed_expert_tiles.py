@@ -1,29 +1,22 @@
-"""Tiles of experts in MXFP4, words of eight weights: one token is multiplied on the CUDA cores,
-several on the tensor cores."""
+"""Tiles of experts of 4 bits."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from decodescope.kernels.host.mxfp4 import BLOCK
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling.packed_tiles import PackedBatchTiles
-from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKind
+from decodescope.variants.steps.fused.tiling.packed_tiles import (
+    HELD_WEIGHTS,
+    PackedBatchTiles,
+    PackedTiles,
+)
 
-# Weights that a thread converts in one block, and those of all chosen experts.
-_THREAD_WEIGHTS = 256
-_HELD_WEIGHTS = 1024
-# Rows, columns and warps. Of gate and up the first won on an H200 at the shape of gpt-oss-20b; that
-# of the down projection has as many weights a thread.
+# Rows, columns and warps. The first has the fewest instructions a weight, as compiled for compute
+# capability 9.0, that leave programs for all multiprocessors: a warp has all columns of its block,
+# so that nothing passes through shared memory. Of the down projection, registers hold the blocks of
+# all chosen experts. The last is for short rows.
 _CHOICES = {
-    "experts_gate_up": ((16, 1024, 4), (8, 1024, 1), (8, 1024, 2), (8, 512, 1), (32, 1024, 8)),
-    "experts_down": (
-        (4, 1024, 4),
-        (8, 1024, 8),
-        (2, 1024, 1),
-        (4, 512, 4),
-        (2, 1024, 2),
-        (4, 1024, 1),
-    ),
+    "experts_gate_up": ((8, 1024, 1), (16, 1024, 1), (4, 1024, 1), (16, 2048, 2), (8, 512, 1)),
+    "experts_down": ((2, 1024, 1), (4, 1024, 1), (8, 1024, 1), (2, 512, 1), (4, 256, 1)),
 }
 
 # Of several tokens, for wgmma. The first has the fewest instructions a weight, as compiled for
@@ -42,46 +35,31 @@ _BATCHED = (
 _PROGRAMS = 4
 
 
-class PackedExpertTiles(TileKind):
-    """Blocks of whole MXFP4 blocks."""
+class PackedExpertTiles(PackedTiles):
+    """A warp a program; the down projection holds blocks of all chosen experts."""
 
     def default(self, multiprocessors: int) -> Tile:
-        return next(self._tiles())
+        tiles = tuple(self.around(Tile(1, 1)))
+        return next((one for one in tiles if self.fits(one)), tiles[-1])
 
     def around(self, start: Tile) -> Iterator[Tile]:
-        for tile in self._tiles():
-            yield tile
-            ahead = 1 if tile.num_stages > 1 else 3
-            yield replace(tile, num_stages=min(ahead, tile.blocks(self.shape.columns)))
+        columns = self.shape.columns
+        # Gate and up have waited already: nothing is gained by asking for all blocks first.
+        most_ahead = (3, 2, 1) if self.operation == "experts_down" else (1, 3)
+        for rows, block, warps in _CHOICES[self.operation]:
+            tile = Tile(min(rows, self.most_rows), min(block, self.all_columns), warps)
+            for ahead in most_ahead:
+                yield replace(tile, num_stages=min(ahead, tile.blocks(columns)))
 
     def fits(self, tile: Tile) -> bool:
-        columns = self.shape.columns
-        weights = tile.rows * tile.columns // (32 * tile.num_warps)
         held = self.shapes.chosen if self.operation == "experts_down" else 1
-        return (
-            tile.rows >= self.declared.least_rows
-            and BLOCK <= tile.columns <= self.all_columns
-            and tile.num_warps <= MAX_WARPS
-            and tile.splits == 1
-            and weights <= _THREAD_WEIGHTS
-            and weights * held * tile.blocks_ahead(columns) <= _HELD_WEIGHTS
-        )
-
-    def shared_bytes(self, tile: Tile) -> int:
-        # Sums of each warp, scales, and x on their way between threads.
-        return 4 * MAX_WARPS * tile.rows + 4 * tile.columns + tile.rows * tile.columns // 8
-
-    def _tiles(self) -> Iterator[Tile]:
-        columns = self.shape.columns
-        for rows, block, warps in _CHOICES[self.operation]:
-            block = min(block, self.all_columns)
-            # Gate and up have waited already: nothing is gained by asking for all blocks first.
-            ahead = min(3, -(-columns // block)) if self.operation == "experts_down" else 1
-            yield Tile(rows, block, warps, num_stages=ahead)
+        weights = tile.rows * tile.columns // (32 * tile.num_warps)
+        ahead = tile.blocks_ahead(self.shape.columns)
+        return weights * held * ahead <= HELD_WEIGHTS[1] and super().fits(tile)
 
 
 class PackedExpertBatchTiles(PackedBatchTiles):
-    """Products of several tokens with weights that become elements of the model's dtype."""
+    """Fewer instructions first, if there are programs enough."""
 
     def default(self, multiprocessors: int) -> Tile:
         if self.shapes.activation_bytes == 4:

@@ -1,4 +1,4 @@
-"""Tiles of dense matrices of 4 bits: pairs on the CUDA cores for one token, the tensor cores for
+"""Tiles of matrices of 4 bits: pairs on the CUDA cores for one token, the tensor cores for
 several."""
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from decodescope.variants.steps.fused.tiling.tile_kind import (
 )
 
 # Weights that a thread holds before the wait: 64 or 128 registers of words.
-_HELD_WEIGHTS = (512, 1024)
+HELD_WEIGHTS = (512, 1024)
 # Columns that programs share.
 _LONG_ROW = 8192
 # Rows, columns and warps. A lane has 32 columns, which it prepares once for all of its rows.
@@ -49,7 +49,7 @@ class PackedTiles(TileKind):
             rows //= 2
         warps = max(1, columns // (32 * CHUNK))
         tile = Tile(rows, columns, warps, splits=splits)
-        return _with_blocks_ahead(tile, shape.columns, _HELD_WEIGHTS[0])
+        return _with_blocks_ahead(tile, shape.columns, HELD_WEIGHTS[0])
 
     def around(self, start: Tile) -> Iterator[Tile]:
         columns = self.shape.columns
@@ -58,7 +58,7 @@ class PackedTiles(TileKind):
                 block = min(block, max(CHUNK, self.all_columns))
                 tile = Tile(rows, block, warps, splits=splits)
                 if splits == 1 or columns > splits * block:
-                    for held in _HELD_WEIGHTS:
+                    for held in HELD_WEIGHTS:
                         yield _with_blocks_ahead(tile, columns, held)
 
     def fits(self, tile: Tile) -> bool:
@@ -69,7 +69,7 @@ class PackedTiles(TileKind):
             and CHUNK <= tile.columns <= max(CHUNK, self.all_columns)
             and tile.num_warps <= MAX_WARPS
             and tile.splits <= self.max_splits
-            and weights * tile.blocks_ahead(columns) <= _HELD_WEIGHTS[1]
+            and weights * tile.blocks_ahead(columns) <= HELD_WEIGHTS[1]
         )
 
     def shared_bytes(self, tile: Tile) -> int:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.spec import VariantSpec
@@ -32,6 +31,7 @@ TiledOperation = Literal[
 ]
 # The tile of each operation of a step that has one; all layers share it.
 StepTiles = Mapping[TiledOperation, Tile]
+OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
 _FUSED = VariantSpec("fused")
 
 
@@ -61,10 +61,10 @@ class StepShapes:
     element are those of activations (in the model's dtype), of the layers' matrices, of lm_head,
     and of K and V; of weights of 4 bits, whose format is `packed`, 0. `int8`: narrow weights are
     integers, whose conversion takes more instructions than that of FP8. `fp8_x`: products with
-    narrow weights read E4M3 activations. `packed_experts`: experts have 4 bits, and their elements
-    0 bytes. Some layers may have `other_kv_heads` of `other_head_dim` in attention, 0 if all are
-    alike: all other operations share a tile. `input_width` is that of a layer's own input, 0
-    without one, `inputs_width` that of all.
+    narrow weights read E4M3 activations. `packed_experts` is the format of experts of 4 bits, whose
+    elements have 0 bytes. Some layers may have `other_kv_heads` of `other_head_dim` in attention, 0
+    if all are alike: all other operations share a tile. `input_width` is that of a layer's own
+    input, 0 without one, `inputs_width` that of all.
     """
 
     hidden: int
@@ -85,7 +85,7 @@ class StepShapes:
     chosen: int = 0
     expert_intermediate: int = 0
     shared_intermediate: int = 0
-    packed_experts: bool = False
+    packed_experts: str = ""
     packed: str = ""
     other_kv_heads: int = 0
     other_head_dim: int = 0
@@ -108,9 +108,15 @@ class StepShapes:
             "router": self.activation_bytes,
             "layer_inputs": self.activation_bytes,
         }
-        if self.packed_experts and operation in ("experts_gate_up", "experts_down"):
+        if self.packed_experts and operation in OF_EXPERTS:
             return 0
         return special.get(operation, self.weight_bytes)
+
+    def packed_format(self, operation: TiledOperation) -> str:
+        """The format of what `operation` reads, if that has 4 bits."""
+        if self.element_bytes(operation):
+            return ""
+        return self.packed_experts if operation in OF_EXPERTS else self.packed
 
     def shape(self, operation: TiledOperation) -> Shape:
         """The shape that `operation` reads in one layer (the head: in one step)."""
@@ -235,7 +241,7 @@ def step_shapes(
         chosen=experts.chosen if experts else 0,
         expert_intermediate=experts.intermediate if experts else 0,
         shared_intermediate=model.shared.width if model.shared else 0,
-        packed_experts=experts is not None and experts.down.format == "mxfp4",
+        packed_experts=_packed_format(experts.down) if experts else "",
         packed=spec.weight_format or "" if spec.packed else "",
         other_kv_heads=other.kv_heads if other else 0,
         other_head_dim=other.head_dim if other else 0,
@@ -245,7 +251,11 @@ def step_shapes(
 
 
 def _element_bytes(matrix: WeightMatrix) -> int:
-    return 0 if matrix.format in PACKED_FORMATS else matrix.data.element_size()
+    return 0 if _packed_format(matrix) else matrix.data.element_size()
+
+
+def _packed_format(matrix: WeightMatrix) -> str:
+    return "" if matrix.packing is None else str(matrix.packing.format)
 
 
 def power_of_2_from(size: int) -> int:

@@ -153,7 +153,7 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
         matrices=shape.matrices,
         int8=shapes.int8 and narrow,
         fp8_x=shapes.fp8_x and narrow,
-        packed="" if element_bytes else shapes.packed,
+        packed=shapes.packed_format(operation),
     )
 
 

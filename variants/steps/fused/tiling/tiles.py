@@ -15,6 +15,7 @@ from decodescope.variants.steps.fused.tiling.packed_expert_tiles import (
 from decodescope.variants.steps.fused.tiling.packed_tiles import PackedBatchTiles, PackedTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
+    OF_EXPERTS,
     StepShapes,
     StepTiles,
     TiledOperation,
@@ -22,11 +23,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_kind import TileKind
-from decodescope.variants.steps.fused.tiling.vector_tiles import (
-    OF_EXPERTS,
-    NarrowTiles,
-    VectorTiles,
-)
+from decodescope.variants.steps.fused.tiling.vector_tiles import NarrowTiles, VectorTiles
 
 MAX_CANDIDATES = 24
 

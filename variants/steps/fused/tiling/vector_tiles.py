@@ -9,7 +9,7 @@ from itertools import product
 
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.steps.fused.tiling.shapes import (
-    TiledOperation,
+    OF_EXPERTS,
     power_of_2_from,
     power_of_2_to,
 )
@@ -195,7 +195,6 @@ _NARROW_CHOICES = (
     (16, 1024, 2),
     (16, 512, 4),
 )
-OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
 
 
 class NarrowTiles(VectorTiles):

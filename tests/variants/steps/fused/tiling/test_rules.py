@@ -135,14 +135,15 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
 
 
 def test_experts_of_4_bits_have_tiles_of_their_own() -> None:
-    shapes = replace(preset_shapes("gpt-oss-20b"), packed_experts=True)
+    shapes = replace(preset_shapes("gpt-oss-20b"), packed_experts="mxfp4")
     tiles = default_tiles(shapes, H200.multiprocessors)
-    assert tiles["experts_gate_up"] == Tile(16, 1024, 4)
-    assert tiles["experts_down"] == Tile(4, 1024, 4, 3)
+    assert tiles["experts_gate_up"] == Tile(8, 1024, 1)
+    assert tiles["experts_down"] == Tile(2, 1024, 1, 3)
     for operation in ("experts_gate_up", "experts_down"):
         assert len(tile_candidates(operation, shapes, H200)) > 5
-        assert tile_key(operation, shapes).element_bytes == 0
-    assert tile_key("qkv", shapes).element_bytes == 2
+        key = tile_key(operation, shapes)
+        assert (key.element_bytes, key.packed) == (0, "mxfp4")
+    assert (tile_key("qkv", shapes).element_bytes, tile_key("qkv", shapes).packed) == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,9 @@ def test_experts_of_4_bits_have_tiles_of_their_own() -> None:
 def test_batches_of_4_bit_experts_have_enough_programs(
     batch: int, gate_up: Tile, down: Tile
 ) -> None:
-    shapes = replace(preset_shapes("gpt-oss-20b", batch), experts=32, chosen=4, packed_experts=True)
+    shapes = replace(
+        preset_shapes("gpt-oss-20b", batch), experts=32, chosen=4, packed_experts="mxfp4"
+    )
     tiles = default_tiles(shapes, H200.multiprocessors)
     assert (tiles["experts_gate_up"], tiles["experts_down"]) == (gate_up, down)
 
@@ -175,7 +178,7 @@ def test_tiles_of_4_bit_batches_fit(
         activation_bytes=activation_bytes,
         experts=32,
         chosen=4,
-        packed_experts=True,
+        packed_experts="mxfp4",
     )
     for operation in ("experts_gate_up", "experts_down"):
         found = tile_candidates(operation, shapes, SMALL_GPU)
