@@ -51,6 +51,7 @@ from decodescope.variants.model.stored_quantization import (
 )
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.spec import VariantSpec
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class LoadedModel:
     `tokenizer` is None if the checkpoint has none, and for random weights. `max_context` is the
     number of positions the model allows, None if its configuration sets no limit. `findings` are
     what is unusual about the checkpoint. `formats` are the quantised matrices as they were loaded,
-    and `weight_bytes` the bytes of all weights: a variant may have quantised others since.
+    and `weight_bytes` the bytes of all weights: a variant may have quantised others since. Of
+    several `ranks`, the model holds the part of this one.
     """
 
     model: Any
@@ -78,6 +80,7 @@ class LoadedModel:
     findings: tuple[Finding, ...] = ()
     formats: Mapping[str, Stored] = field(default_factory=dict)
     weight_bytes: int = 0
+    ranks: Ranks = ALONE
 
     def can_store(self, quantization: Quantization | None) -> bool:
         """Whether the weights are stored so (None: as loaded), or can be made so from what is
