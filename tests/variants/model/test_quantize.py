@@ -14,15 +14,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, WeightMatrix, quantized_rows
 from decodescope.variants.model import quantized_weights
+from decodescope.variants.model.quantization import Quantization, quantization_of
 from decodescope.variants.model.quantized_weights import (
-    Quantization,
     QuantizedEmbedding,
     QuantizedExperts,
     QuantizedLinear,
     dequantized_bytes,
     is_quantized,
     planned_weights,
-    quantization_of,
     quantize_model,
     quantized_formats,
     weight_tensors,
