@@ -9,8 +9,8 @@ from torch import fx
 
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants.model.loading import LoadedModel, load_model, loaded_model
-from decodescope.variants.model.quantization import Quantization
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
     QuantizedMatrix,
     quantize_model,
     scaled,

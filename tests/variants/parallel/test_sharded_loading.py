@@ -29,8 +29,10 @@ from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
 
 # Families whose checkpoints differ: merged matrices, biases, a tied head, and experts as each
 # stores them.
-SAVED = ("llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral")
-SAVED = (*SAVED, "gpt-oss")
+SAVED = (
+    "llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral",
+    "gpt-oss",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
