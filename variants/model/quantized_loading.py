@@ -32,7 +32,7 @@ from decodescope.variants.model.quantized_tensors import (
     row_scales,
 )
 from decodescope.variants.model.quantized_weights import QuantizedLinear
-from decodescope.variants.model.stored_names import Names, stored_names
+from decodescope.variants.model.stored_names import Names, every_name, stored_names
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     quantizes_activations,
@@ -117,11 +117,9 @@ def load_quantized(
             fill_stored(name, key, held, blocks, scales)
         expected = skeleton.state_dict()
         state = {
-            key: reader.read_stacked(stored, expected[key].dtype, split.part(key))
-            if len(stored) > 1 or len(stored[0]) > 1
-            else reader.read(stored[0][0], expected[key].dtype, split.part(key))
+            key: reader.read(stored, expected[key].dtype, split.part(key))
             for key, stored in names.items()
-            if stored
+            if stored is not None
         }
     skeleton.load_state_dict(state, strict=False, assign=True)
     if split.tied:
@@ -148,17 +146,19 @@ def _read_matrix(
 
 
 def _require_whole(
-    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names]
+    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names | None]
 ) -> tuple[Finding, ...]:
     tensors, split = checkpoint.tensors, split_of(skeleton)
     expected = skeleton.state_dict()
     tied = skeleton.all_tied_weights_keys
     twins = tied | {source: target for target, source in tied.items()}
-    missing = {key for key, stored in names.items() if not stored and twins.get(key) not in tensors}
+    missing = {
+        key for key, stored in names.items() if stored is None and twins.get(key) not in tensors
+    }
     matrices = checkpoint.matrices.values()
     used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
-    used |= {each for stored in names.values() for expert in stored for each in expert}
+    used |= {each for stored in names.values() if stored is not None for each in every_name(stored)}
     unexpected = {
         key
         for key in tensors
@@ -167,7 +167,8 @@ def _require_whole(
     mismatched = [
         (key,)
         for key, stored in names.items()
-        if stored and _shape(stored, tensors) != split.whole_shape(key, expected[key].shape)
+        if stored is not None
+        and _shape(stored, tensors) != split.whole_shape(key, expected[key].shape)
     ]
     return require_complete(
         name,
@@ -177,13 +178,12 @@ def _require_whole(
 
 def _shape(stored: Names, tensors: Mapping[str, StoredTensor]) -> tuple[int, ...] | None:
     """The shape of the tensor that is stored under these names; None if they do not fit."""
+    if isinstance(stored, str):
+        return tensors[stored].shape
     shapes = {tuple(tensors[each].shape for each in expert) for expert in stored}
-    first, *others = shapes.pop()
-    if len(stored) == 1 and not others:
-        return first
-    rows = sum(shape[0] for shape in (first, *others))
-    fit = not shapes and all(shape[1:] == first[1:] for shape in others)
-    return (len(stored), rows, *first[1:]) if fit else None
+    of_one = shapes.pop()
+    fit = not shapes and all(shape[1:] == of_one[0][1:] for shape in of_one)
+    return (len(stored), sum(shape[0] for shape in of_one), *of_one[0][1:]) if fit else None
 
 
 def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:

@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.mxfp4_experts import packed_experts
@@ -182,15 +184,30 @@ def test_a_model_without_experts_has_none_to_hold_whole() -> None:
         shard_model(families.build("qwen3"), Ranks(0, 2), ep=True)
 
 
-def test_other_architectures_are_refused() -> None:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    small = {"vocab_size": 30, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    for model_type, complaint in (("gpt2", "its layers and head"), ("falcon", "its layers")):
-        config = AutoConfig.for_model(model_type, **small)
+@pytest.mark.parametrize(
+    ("model_type", "complaint"),
+    [
+        ("gpt2", "its layers and head"),
+        ("phi", "a layer has no attention with heads and o_proj"),
+        ("deepseek_v3", "a layer has no attention with heads and o_proj"),
+        ("qwen3_next", "a layer has no attention with heads and o_proj"),
+        ("bitnet", "self_attn.attn_sub_norm norms all heads at once"),
+        ("starcoder2", "mlp.c_fc has weight, which has no place"),
+        ("llama4_text", "feed_forward.experts has gate_up_proj, which has no place"),
+        ("apertus", "mlp.act_fn has alpha_p, which has no place"),
+        ("mimo_v2_flash", "self_attn.q_proj has weight, which has no place"),
+    ],
+)
+def test_other_architectures_are_refused(model_type: str, complaint: str) -> None:
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    small = {"vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 96}
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip(f"this transformers has no {model_type}")
+    with torch.device("meta"):
+        config = AutoConfig.for_model(model_type, **small, **heads)
         model = AutoModelForCausalLM.from_config(config)
-        with pytest.raises(ModelError, match=f"of type {model_type} cannot be split.*{complaint}"):
-            shard_model(model, Ranks(0, 2))
+    with pytest.raises(ModelError, match=f"of type {model_type} cannot be split.*: {complaint};"):
+        shard_model(model, Ranks(0, 2))
 
 
 def packed_fields(width: int) -> dict[str, Any]:
