@@ -24,6 +24,9 @@ from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 from tests.helpers.split_families import CASES, shape_of
 from tests.variants.model.broken_checkpoints import DOWN, copy_of_tiny
+from tests.variants.model.gguf_checkpoints import MIXES, save_gguf
+from tests.variants.model.grouped_checkpoints import LAYOUTS as PACKED
+from tests.variants.model.grouped_checkpoints import save_packed
 from tests.variants.model.quantized_checkpoints import LAYOUTS, save_quantized
 from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
 
@@ -191,6 +194,14 @@ def test_what_cannot_be_split_is_refused_before_it_is_read(
     spec = VariantSpec.parse("fused+int4")
     with pytest.raises(ModelError, match="320 columns a rank are not whole groups of int4"):
         load_model(resolve_model("tiny"), "cpu", "fp32", False, workload, spec, None, Ranks(0, 2))
+
+
+def test_other_ways_to_store_weights_are_refused(tmp_path: Path) -> None:
+    save_packed(tmp_path / "packed", PACKED["compressed-tensors"])
+    save_gguf(tmp_path / "model.gguf", MIXES["Q8_0"])
+    for name in ("packed", "model.gguf"):
+        with pytest.raises(ModelError, match="ranks cannot load a checkpoint of 4 bits or a GGUF"):
+            loaded(tmp_path / name, Ranks(0, 2))
 
 
 def test_memory_is_compared_with_the_need_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
