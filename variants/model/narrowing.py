@@ -13,7 +13,7 @@ from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFo
 _BLOCK = 1 << 23
 
 
-def narrowed(
+def narrow_rows(
     weight: torch.Tensor, format: NarrowFormat, scaled: bool, where: str, in_part: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time. If

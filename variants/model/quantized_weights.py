@@ -21,7 +21,7 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host import mxfp4, packed
 from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat
-from decodescope.variants.model.narrowing import narrowed
+from decodescope.variants.model.narrowing import narrow_rows
 from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
@@ -390,7 +390,7 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     weight = part if isinstance(part, torch.Tensor) else part.weight
     key = path if weight is part else f"{path}.weight"
     in_part = split_of(model).cuts_columns(key, weight.dim())
-    data, scale = narrowed(
+    data, scale = narrow_rows(
         weight, quantization.format, quantization.scaled, f"{name}: {path}", in_part
     )
     if weight is part:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.stored_names import Names
-from decodescope.variants.parallel.cuts import Source
+from decodescope.variants.parallel.cuts import Sliceable
 
 
 class TensorReader(ExitStack):
@@ -26,7 +26,7 @@ class TensorReader(ExitStack):
         self,
         names: Names,
         dtype: torch.dtype | None = None,
-        part: Callable[[Source], torch.Tensor] | None = None,
+        part: Callable[[Sliceable], torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """The tensor of this name, or the `part` that it takes, cast to `dtype`, in memory of its
         own. Of matrices of experts, those of one are below each other, [experts, rows, columns].

@@ -11,7 +11,7 @@ from torch import nn
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 
 
-class Source(Protocol):
+class Sliceable(Protocol):
     """A tensor, or a stored one of which only what is indexed is read."""
 
     def __getitem__(self, index: Any, /) -> torch.Tensor: ...
@@ -60,7 +60,7 @@ class Cut:
     dimension: int
     blocks: tuple[Block, ...]
 
-    def of(self, whole: Source, ranks: Ranks) -> torch.Tensor:
+    def of(self, whole: Sliceable, ranks: Ranks) -> torch.Tensor:
         """This rank's part of `whole`, in memory of its own."""
         before: tuple[slice, ...] = (slice(None),) * self.dimension
         parts, start = [], 0
@@ -92,7 +92,7 @@ class Cut:
 class Once:
     """The first rank holds the tensor, the others zeros: a bias that a sum over ranks has once."""
 
-    def of(self, whole: Source, ranks: Ranks) -> torch.Tensor:
+    def of(self, whole: Sliceable, ranks: Ranks) -> torch.Tensor:
         held = whole[:].clone()
         return held if ranks.rank == 0 else torch.zeros_like(held)
 
@@ -112,7 +112,7 @@ class Split:
     cuts: Mapping[str, Cut | Once] = field(default_factory=dict)
     tied: bool = False
 
-    def part(self, name: str) -> Callable[[Source], torch.Tensor] | None:
+    def part(self, name: str) -> Callable[[Sliceable], torch.Tensor] | None:
         """What takes this rank's part of the tensor `name`; None: it is on every rank."""
         cut = self.cuts.get(name)
         return None if cut is None else partial(cut.of, ranks=self.ranks)
