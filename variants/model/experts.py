@@ -21,7 +21,7 @@ from decodescope.variants.model.quantized_weights import stacked_experts
 Way = Literal["eager", "batched_mm", "grouped_mm"]
 
 # Names in configurations; a mixture computes the tokens of one expert at a time.
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts")
 # torch multiplies in groups only by rows of so many bytes.
 _ROW_BYTES = 16
@@ -30,13 +30,13 @@ _ROW_BYTES = 16
 def expert_counts(config: Any) -> tuple[int, int]:
     """The experts of a layer and how many a token uses, by the model's configuration; 1 and 1
     without experts."""
-    count = next(filter(None, _named(config, _EXPERTS).values()), None)
+    count = next(filter(None, _named(config, EXPERTS).values()), None)
     chosen = _named(config, _CHOSEN).values()
     return (1, 1) if count is None else (count, next(iter(chosen), count))
 
 
 def has_experts(config: Any) -> bool:
-    return any(_named(config, _EXPERTS).values())
+    return any(_named(config, EXPERTS).values())
 
 
 def choice(config: Any) -> str:

@@ -17,6 +17,7 @@ import torch
 from decodescope.analyzer.errors import DecodescopeError, MissingRequirement, ModelError, first_line
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.grouped.gguf import dequantised
+from decodescope.variants.model.stored_names import Names
 
 # Elements that are dequantised at once, in float32.
 _BLOCK = 1 << 23
@@ -78,8 +79,12 @@ class GgufReader:
             reader, self._processor = _opened(path, config)
         self._stored = {tensor.name: tensor for tensor in reader.tensors}
 
-    def read(self, key: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The tensor `key` in `dtype`, or without one its blocks, uint8 [rows, bytes]."""
+    def read(
+        self, key: Names, dtype: torch.dtype | None = None, part: object = None
+    ) -> torch.Tensor:
+        """The tensor `key` in `dtype`, or without one its blocks, uint8 [rows, bytes]; no parts."""
+        assert isinstance(key, str)
+        assert part is None
         described = self._tensors[key]
         assert isinstance(described, GgufTensor)
         stored = self._processor.process(

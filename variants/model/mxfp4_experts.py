@@ -24,8 +24,8 @@ _BIAS = 127
 _LARGEST_SCALE = 131
 
 
-def place_packed(model: nn.Module, device: str = "meta") -> None:
-    """Put `QuantizedExperts` without values in the place of the experts' parameters of `model`."""
+def place_packed(model: nn.Module) -> None:
+    """Put `QuantizedExperts` without memory in the place of the experts' parameters of `model`."""
     for module in model.modules():
         for name in stacked_experts(module):
             weight = getattr(module, name)
@@ -33,7 +33,7 @@ def place_packed(model: nn.Module, device: str = "meta") -> None:
             packing = packing_of("mxfp4", columns)
             assert packing is not None
             delattr(module, name)
-            words = torch.empty(experts, rows, packing.width, dtype=torch.int32, device=device)
+            words = torch.empty(experts, rows, packing.width, dtype=torch.int32, device="meta")
             held = QuantizedExperts(words, None, weight.dtype, packing, by_inputs=True)
             setattr(module, name, held)
 
@@ -44,14 +44,16 @@ def packed_experts(model: nn.Module) -> Iterator[tuple[str, QuantizedExperts]]:
             yield name, module
 
 
-def fill_random(experts: QuantizedExperts, generator: torch.Generator) -> None:
-    """Draw every code with the same probability, and small scales."""
+def drawn_packed(experts: QuantizedExperts, generator: torch.Generator) -> QuantizedExperts:
+    """Experts of this shape on the generator's device: every code with the same probability, and
+    small scales."""
     packing = experts.packing
     assert packing is not None
-    experts.data.zero_()
-    experts.data[..., : packing.words].random_(-(2**31), 2**31, generator=generator)
-    scales = experts.data.view(torch.uint8)[..., 4 * packing.words :][..., : packing.scale_bytes]
+    words = torch.zeros_like(experts.data, device=generator.device)
+    words[..., : packing.words].random_(-(2**31), 2**31, generator=generator)
+    scales = words.view(torch.uint8)[..., 4 * packing.words :][..., : packing.scale_bytes]
     scales.random_(*_RANDOM_SCALES, generator=generator)
+    return QuantizedExperts(words, None, experts.dtype, packing, by_inputs=True)
 
 
 def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredTensor]) -> None:

@@ -1,11 +1,13 @@
-"""Loads a checkpoint whose matrices have 8 or 4 bits, without the package that wrote it.
+"""Loads a checkpoint tensor by tensor: one whose matrices have 8 or 4 bits, without the package
+that wrote it, or one rank's part.
 
 transformers would cast such weights and drop their scales, or ask for that package and a GPU.
 """
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
+from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.gguf_file import GgufReader
 from decodescope.variants.model.grouped.gguf import gguf_matrices
 from decodescope.variants.model.grouped.loading import (
@@ -40,6 +43,7 @@ from decodescope.variants.model.quantized_tensors import (
 )
 from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
 from decodescope.variants.model.source import GGUF
+from decodescope.variants.model.stored_names import Names, every_name, stored_names
 from decodescope.variants.model.stored_quantization import (
     declared_schemes,
     declares_quantization,
@@ -47,6 +51,9 @@ from decodescope.variants.model.stored_quantization import (
     stores_mxfp4,
 )
 from decodescope.variants.model.tensor_reader import TensorReader
+from decodescope.variants.parallel.cuts import Cut, split_of
+from decodescope.variants.parallel.shard import tie_head
+from decodescope.variants.parallel.split import HEAD_WEIGHT
 
 QUANTIZED_CHECKPOINT = "quantized_checkpoint"
 
@@ -59,13 +66,14 @@ class QuantizedCheckpoint:
     """The tensors of a checkpoint, and which of them are 8-bit matrices and 4-bit ones, by Linear
     layer.
 
-    `activations`: config.json asks for quantized activations too.
+    `activations`: config.json asks for quantized activations too. `plain`: it has no such matrices.
     """
 
     tensors: Mapping[str, StoredTensor]
-    matrices: Mapping[str, NarrowMatrix]
-    grouped: Mapping[str, GroupedMatrix]
-    activations: bool
+    matrices: Mapping[str, NarrowMatrix] = field(default_factory=dict)
+    grouped: Mapping[str, GroupedMatrix] = field(default_factory=dict)
+    activations: bool = False
+    plain: bool = False
 
 
 def find_quantized(
@@ -108,7 +116,8 @@ def find_quantized(
 def load_quantized(
     name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, device: str
 ) -> tuple[Finding, ...]:
-    """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`.
+    """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`; if it is
+    one rank's part (`shard_model`), only that part is read.
 
     8-bit matrices are read as they are, 4-bit ones as `load_grouped` says, all else in the dtype of
     the skeleton. One matrix at a time is read, so memory is that of the model and one matrix.
@@ -117,8 +126,17 @@ def load_quantized(
     Raises:
         ModelError: tensors are missing, have another shape, or hold values that are no numbers.
     """
+    split = split_of(skeleton)
     tensors, matrices = checkpoint.tensors, checkpoint.matrices
-    findings = _require_whole(name, skeleton, checkpoint)
+    grouped, experts = checkpoint.grouped, expert_counts(skeleton.config)[0]
+    names = {
+        key: stored_names(key, tensors, experts)
+        for key in skeleton.state_dict()
+        if key.removesuffix(".weight") not in grouped
+    }
+    if split.tied:
+        names.pop(HEAD_WEIGHT)
+    findings = _require_whole(name, skeleton, checkpoint, names)
     with ExitStack() as stack:
         reader: GgufReader | TensorReader
         if _is_gguf(tensors):
@@ -126,22 +144,29 @@ def load_quantized(
         else:
             reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
-            module = skeleton.get_submodule(key)
-            module.data = reader.read(matrix.data)
-            if matrix.scale is not None:
-                stored = reader.read(matrix.scale)
-                module.scale = row_scales(name, matrix.scale, stored, matrix.rows)
-            require_usable(name, matrix.data, module.data, module.scale, skeleton.dtype)
-        for key, experts in packed_experts(skeleton):
-            blocks, scales = (reader.read(f"{key}{end}") for end in (BLOCKS, SCALES))
-            fill_stored(name, key, experts, blocks, scales)
-        made, in_words = load_grouped(skeleton, checkpoint.grouped, reader.read)
+            _read_matrix(name, skeleton, key, matrix, reader)
+        for key, held in packed_experts(skeleton):
+            cut = split.cuts.get(key)
+            part = None
+            if isinstance(cut, Cut) and held.packing is not None:
+                part = partial(cut.exchanged.in_groups(held.packing.group).of, ranks=split.ranks)
+            blocks, scales = (reader.read(f"{key}{end}", part=part) for end in (BLOCKS, SCALES))
+            fill_stored(name, key, held, blocks, scales)
+        made, in_words = load_grouped(skeleton, grouped, reader.read)
         expected = skeleton.state_dict()
-        read = [key for key in expected if key in tensors and key not in made]
-        state = made | {key: reader.read(key, expected[key].dtype) for key in read}
+        state = made | {
+            key: reader.read(stored, expected[key].dtype, split.part(key))
+            for key, stored in names.items()
+            if stored is not None
+        }
     skeleton.load_state_dict(state, strict=False, assign=True)
-    skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
+    if split.tied:
+        tie_head(skeleton, split)
+    else:
+        skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
     compute_buffers(skeleton, device)
+    if checkpoint.plain:
+        return findings
     return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton)), in_words), *findings)
 
 
@@ -149,19 +174,33 @@ def _is_gguf(tensors: Mapping[str, StoredTensor]) -> bool:
     return any(tensor.file.suffix == GGUF for tensor in tensors.values())
 
 
+def _read_matrix(
+    name: str, skeleton: Any, key: str, matrix: NarrowMatrix, reader: GgufReader | TensorReader
+) -> None:
+    split, module = split_of(skeleton), skeleton.get_submodule(key)
+    part = split.part(matrix.data)
+    module.data = reader.read(matrix.data, part=part)
+    if matrix.scale is not None:
+        module.scale = row_scales(name, matrix.scale, reader.read(matrix.scale), matrix.rows)
+        if part is not None and not split.cuts_columns(matrix.data, module.data.dim()):
+            module.scale = part(module.scale)
+    require_usable(name, matrix.data, module.data, module.scale, skeleton.dtype)
+
+
 def _require_whole(
-    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint
+    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names | None]
 ) -> tuple[Finding, ...]:
-    tensors = checkpoint.tensors
+    tensors, split = checkpoint.tensors, split_of(skeleton)
     expected = skeleton.state_dict()
-    for key in checkpoint.grouped:
-        expected.pop(f"{key}.weight", None)
     tied = skeleton.all_tied_weights_keys
     twins = tied | {source: target for target, source in tied.items()}
-    missing = {key for key in expected if key not in tensors and twins.get(key) not in tensors}
+    missing = {
+        key for key, stored in names.items() if stored is None and twins.get(key) not in tensors
+    }
     matrices = checkpoint.matrices.values()
     used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
+    used |= {each for stored in names.values() if stored is not None for each in every_name(stored)}
     used |= tensors_of(checkpoint.grouped)
     unexpected = {
         key
@@ -170,13 +209,24 @@ def _require_whole(
     }
     mismatched = [
         (key,)
-        for key, value in expected.items()
-        if key in tensors and tensors[key].shape != tuple(value.shape)
+        for key, stored in names.items()
+        if stored is not None
+        and _shape(stored, tensors) != split.whole_shape(key, expected[key].shape)
     ]
     return require_complete(
         name,
         {"mismatched_keys": mismatched, "missing_keys": missing, "unexpected_keys": unexpected},
     )
+
+
+def _shape(stored: Names, tensors: Mapping[str, StoredTensor]) -> tuple[int, ...] | None:
+    """The shape of the tensor that is stored under these names; None if they do not fit."""
+    if isinstance(stored, str):
+        return tensors[stored].shape
+    shapes = {tuple(tensors[each].shape for each in expert) for expert in stored}
+    of_one = shapes.pop()
+    fit = not shapes and all(shape[1:] == of_one[0][1:] for shape in of_one)
+    return (len(stored), sum(shape[0] for shape in of_one), *of_one[0][1:]) if fit else None
 
 
 def _finding(checkpoint: QuantizedCheckpoint, packed: int, in_words: str) -> Finding:
@@ -203,14 +253,21 @@ def _finding(checkpoint: QuantizedCheckpoint, packed: int, in_words: str) -> Fin
 
 
 def compute_buffers(model: nn.Module, device: str) -> None:
-    """Give memory to what no checkpoint holds, such as rotary frequencies, and compute it."""
+    """Give memory to what has none, such as rotary frequencies: what no checkpoint holds, and the
+    class of its module knows."""
     for module in model.modules():
-        buffers = {key: buffer for key, buffer in module._buffers.items() if buffer is not None}
-        absent = {key: buffer for key, buffer in buffers.items() if buffer.is_meta}
-        for key, buffer in absent.items():
-            module._buffers[key] = torch.empty_like(buffer, device=device)
-        # transformers computes the buffers of the modules that do not have this mark.
-        module._is_hf_initialized = not absent  # type: ignore[assignment]
+        held: tuple[dict[str, Any], ...] = module._parameters, module._buffers
+        absent = [
+            (tensors, key)
+            for tensors in held
+            for key, tensor in tensors.items()
+            if tensor is not None and tensor.is_meta
+        ]
         for parameter in module.parameters(recurse=False):
-            parameter._is_hf_initialized = True  # type: ignore[attr-defined]
+            parameter._is_hf_initialized = not parameter.is_meta  # type: ignore[attr-defined]
+        for tensors, key in absent:
+            empty = torch.empty_like(tensors[key], device=device)
+            tensors[key] = nn.Parameter(empty, False) if tensors is held[0] else empty
+        # transformers computes the tensors of the modules that do not have this mark.
+        module._is_hf_initialized = not absent  # type: ignore[assignment]
     model.initialize_weights()  # type: ignore[operator]

@@ -20,7 +20,9 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host import packed
 from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
-from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat
+from decodescope.variants.model.narrowing import narrow_rows
+from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The element type or the format of 4 bits, and whether rows have scales.
@@ -33,8 +35,6 @@ Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | No
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
 # transformers holds the matrices of all experts of a layer in one tensor.
 EXPERT_DIMENSIONS = 3
-# Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
-_BLOCK = 1 << 23
 # Elements that are unpacked at once: each takes 20 bytes of memory.
 _UNPACKED = 1 << 22
 
@@ -387,7 +387,11 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
             )
         return
     weight = part if isinstance(part, torch.Tensor) else part.weight
-    data, scale = _narrow(weight, quantization, f"{name}: {path}")
+    key = path if weight is part else f"{path}.weight"
+    in_part = split_of(model).cuts_columns(key, weight.dim())
+    data, scale = narrow_rows(
+        weight, quantization.format, quantization.scaled, f"{name}: {path}", in_part
+    )
     packing = quantization.packing(int(weight.shape[-1]))
     if weight is part:
         delattr(owner, leaf)
@@ -401,38 +405,8 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     head = model.get_submodule(_HEAD)
     if quantization.head and getattr(head, "weight", None) is weight:
         model.set_submodule(_HEAD, QuantizedLinear(data, scale, head.bias))
-
-
-def _narrow(
-    weight: torch.Tensor, quantization: Quantization, where: str
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time."""
-    matrix = weight.flatten(0, -2)
-    rows, columns = matrix.shape
-    form, scaled_rows = quantization.stored
-    packing = quantization.packing(columns)
-    width = columns if packing is None else packing.width
-    dtype = form if isinstance(form, torch.dtype) else torch.int32
-    data = matrix.new_empty((rows, width), dtype=dtype)
-    scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
-    step = max(1, _BLOCK // columns)
-    # A model without memory has no values.
-    for first in range(0, 0 if weight.is_meta else rows, step):
-        block = slice(first, first + step)
-        rows_of = matrix[block]
-        broken = ~rows_of.isfinite().all(dim=1)
-        if bool(broken.any()):
-            raise ModelError(
-                f"{where}: row {first + int(broken.nonzero()[0])} has NaN or infinite values and "
-                f"cannot be stored in {quantization.format}; download the checkpoint again"
-            )
-        try:
-            data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
-        except ValueError as error:
-            raise ModelError(
-                f"{where}: from row {first} on, {error}; choose a format of 8 bits"
-            ) from error
-        if scales is not None:
-            scale[block] = scales
-    shape = weight.shape[:-1]
-    return data.view(*shape, width), scale.view(shape) if scaled_rows else None
+    elif quantization.head and split_of(model).tied:
+        first = head.weight.storage_offset() // weight.shape[1]
+        rows = slice(first, first + len(head.weight))
+        scales = None if scale is None else scale[rows]
+        model.set_submodule(_HEAD, QuantizedLinear(data[rows], scales, head.bias))

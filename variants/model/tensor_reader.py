@@ -1,6 +1,6 @@
-"""Reads single tensors of a checkpoint."""
+"""Reads single tensors of a checkpoint, or parts of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ import torch
 from safetensors import safe_open
 
 from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.model.stored_names import Names
+from decodescope.variants.parallel.cuts import Sliceable
 
 
 class TensorReader(ExitStack):
@@ -20,11 +22,51 @@ class TensorReader(ExitStack):
         self._device = device
         self._files: dict[Path, Any] = {}
 
-    def read(self, key: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The tensor `key`, cast to `dtype`, in memory of its own."""
+    def read(
+        self,
+        names: Names,
+        dtype: torch.dtype | None = None,
+        part: Callable[[Sliceable], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """The tensor of this name, or the `part` that it takes, cast to `dtype`, in memory of its
+        own. Of matrices of experts, those of one are below each other, [experts, rows, columns].
+        """
+        if isinstance(names, str):
+            file = self._file(names)
+            tensor = file.get_tensor(names) if part is None else part(file.get_slice(names))
+        else:
+            stacked = _Stacked([[self._file(key).get_slice(key) for key in each] for each in names])
+            tensor = stacked[:] if part is None else part(stacked)
+        # The tensor may be a part of the mapped file.
+        return tensor.to(self._device, dtype or tensor.dtype, copy=True)
+
+    def _file(self, key: str) -> Any:
         path = self._tensors[key].file
         if path not in self._files:
             self._files[path] = self.enter_context(safe_open(path, framework="pt"))
-        tensor: torch.Tensor = self._files[path].get_tensor(key)
-        # The tensor is a part of the mapped file.
-        return tensor.to(self._device, dtype or tensor.dtype, copy=True)
+        return self._files[path]
+
+
+class _Stacked:
+    """Matrices of experts as one tensor, of which only the indexed part is read."""
+
+    def __init__(self, matrices: list[list[Any]]) -> None:
+        self._matrices = matrices
+
+    def __getitem__(self, index: slice | tuple[slice, ...]) -> torch.Tensor:
+        given = index if isinstance(index, tuple) else (index,)
+        experts, rows, columns = (*given, slice(None), slice(None))[:3]
+        return torch.stack([_rows(each, rows, columns) for each in self._matrices[experts]])
+
+
+def _rows(matrices: list[Any], rows: slice, columns: slice) -> torch.Tensor:
+    """The `rows` of matrices that are below each other."""
+    parts, above = [], 0
+    for matrix in matrices:
+        height = matrix.get_shape()[0]
+        first = max(0, (rows.start or 0) - above)
+        last = height if rows.stop is None else min(height, rows.stop - above)
+        if first < last:
+            parts.append(matrix[first:last, columns])
+        above += height
+    return torch.cat(parts)

@@ -310,8 +310,18 @@ def _what_fits(
 
 
 def model_bytes(model: Any) -> int:
-    """Bytes of the weights of `model`, which may be without memory; tied ones count once."""
-    return sum(weight.nbytes for weight in weight_tensors(model))
+    """Bytes of the weights of `model`, which may be without memory; tied ones count once, and a
+    tensor that is a part of another not at all."""
+    tensors = weight_tensors(model)
+    ends: dict[int, int] = {}
+    total = 0
+    for weight in sorted(tensors, key=torch.Tensor.storage_offset):
+        memory = weight.untyped_storage()._cdata
+        first = int(weight.storage_offset()) * weight.itemsize
+        counted = max(first, ends.get(memory, 0))
+        ends[memory] = max(counted, first + weight.nbytes)
+        total += ends[memory] - counted
+    return total
 
 
 def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:

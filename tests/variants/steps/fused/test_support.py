@@ -115,7 +115,7 @@ def test_experts_have_no_activations_in_fp8() -> None:
 
 
 def test_experts_with_rows_of_inputs_are_not_quantised() -> None:
-    with pytest.raises(ModelError, match="cannot run experts with weights in int8"):
+    with pytest.raises(ModelError, match="cannot run gpt_oss with weights in int8"):
         require_support("mine", CONFIGS["gpt-oss"], 1, "cpu", VariantSpec.parse("fused+int8"))
 
 
