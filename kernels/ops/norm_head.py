@@ -167,7 +167,7 @@ class NormHead(NormedProduct):
     model's `dtype` (None: x's) as transformers rounds them, are written to `logits` (float32
     [batch, vocabulary]) if given; with `choose` off nothing else happens. With a `cap` a logit y
     becomes cap * tanh(y / cap). Of a head that ranks share, H has the rows from `first` on; unless
-    it `finishes`, the best keys stay in the workspace, for `ChooseOverRanks`.
+    it `finishes`, the best keys stay in the workspace, for `AllReduceChoice`.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more

@@ -7,7 +7,7 @@ import torch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY, new_workspace
-from decodescope.kernels.ops.choose_over_ranks import CHOICE_WORDS, ChooseOverRanks
+from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
 from decodescope.kernels.ops.norm_head import NormHead
 from tests.helpers.exchanges import exchanges_of, play_push, pushed
 from tests.helpers.kernel_inputs import at, random
@@ -59,7 +59,7 @@ def test_the_tokens_are_those_of_one_head(
                 play_push([exchanges[rank]], source, launch, sent[source])
             tokens = torch.full((batch, CAPACITY + 1), -1, device=device)
             position = at(POSITION, device)
-            ChooseOverRanks(keys[rank], tokens, position, exchanges[rank]).launch()
+            AllReduceChoice(keys[rank], tokens, position, exchanges[rank]).launch()
             expected = torch.full_like(tokens, -1)
             expected[:, POSITION + 1] = (x @ head.T).argmax(-1)
             assert torch.equal(tokens, expected)
@@ -75,7 +75,7 @@ def test_past_the_cache_no_token_is_written(device: str) -> None:
     keys = torch.full((MAX_BATCH,), 5, device=device)
     play_push([exchange], 1, 0, torch.zeros(CHOICE_WORDS, dtype=torch.int32, device=device))
     tokens, position = torch.full((3, 4), -1, device=device), at(3, device)
-    ChooseOverRanks(keys, tokens, position, exchange).launch()
+    AllReduceChoice(keys, tokens, position, exchange).launch()
     assert (tokens == -1).all()
     assert position.item() == 4
 
@@ -84,7 +84,7 @@ def test_a_missing_rank_is_named(device: str) -> None:
     exchange = exchanges_of(2, CHOICE_WORDS, device, patience_ns=200)[0]
     keys = torch.full((MAX_BATCH,), 5, device=device)
     tokens, position = torch.full((3, 4), -1, device=device), at(1, device)
-    ChooseOverRanks(keys, tokens, position, exchange).launch()
+    AllReduceChoice(keys, tokens, position, exchange).launch()
     assert exchange.missing.tolist() == [2]
 
 
@@ -93,7 +93,7 @@ EXCHANGE = exchanges_of(2, CHOICE_WORDS, "cpu")[0]
 TOKENS = torch.zeros(1, 4, dtype=torch.int64)
 
 test_bad_operands_are_refused = refuses(
-    (ChooseOverRanks(keys, tokens, POSITION_0, exchange).launch, complaint)
+    (AllReduceChoice(keys, tokens, POSITION_0, exchange).launch, complaint)
     for keys, tokens, exchange, complaint in [
         (KEYS[:1], TOKENS, EXCHANGE, r"keys .*\[64\]"),
         (KEYS, TOKENS.int(), EXCHANGE, "tokens is torch.int32"),

@@ -47,7 +47,7 @@ def _key(upper, lower):
 
 
 @triton.jit
-def _choose_over_ranks_kernel(
+def _all_reduce_choice_kernel(
     keys_ptr,
     tokens_ptr,
     position_ptr,
@@ -98,7 +98,7 @@ def _choose_over_ranks_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class ChooseOverRanks(KernelOperation):
+class AllReduceChoice(KernelOperation):
     """tokens[b, position + 1] = the index in the largest of the ranks' keys[b]; then position += 1
     and no key is left.
 
@@ -125,7 +125,7 @@ class ChooseOverRanks(KernelOperation):
         check_position(self.position, keys.device)
         division = exchange.check(CHOICE_WORDS, keys.device)
         return launch(
-            _choose_over_ranks_kernel,
+            _all_reduce_choice_kernel,
             (division.programs,),
             keys,
             tokens,

@@ -1,0 +1,116 @@
+"""The ways in which ranks add up their partial sums, and choose among their parts of the logits."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.schema.report import Finding
+from decodescope.kernels.host.exchange import Exchange
+from decodescope.kernels.host.workspace import NO_KEY
+from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
+from decodescope.variants.parallel.ranks import Ranks
+from decodescope.variants.parallel.shared_slots import (
+    WAITING_NS,
+    SharedExchange,
+    shared_exchange,
+    why_not_shared,
+)
+from decodescope.variants.spec import AllReduce
+
+
+@dataclass(frozen=True, slots=True)
+class RankSums:
+    """What the ranks of one step share.
+
+    `partial` float32 [batch, hidden] holds a rank's part of a sum. It is added up by our kernel,
+    through the memory `sums`, as are the keys of the choice through `choices`; else, if they are
+    None, by `collective`. `findings` say why.
+    """
+
+    ranks: Ranks
+    partial: torch.Tensor
+    collective: AllReduce = "torch"
+    sums: SharedExchange | None = None
+    choices: SharedExchange | None = None
+    findings: tuple[Finding, ...] = ()
+
+    def add_up(self) -> None:
+        """Replace `partial` on all ranks by its sum over them."""
+        if self.collective == "torch":
+            dist.all_reduce(self.partial)
+            return
+        group = dist.group.WORLD
+        assert group is not None
+        if self.collective == "one_shot":
+            summed = torch.ops.symm_mem.one_shot_all_reduce(self.partial, "sum", group.group_name)
+            self.partial.copy_(summed)
+        else:
+            torch.ops.symm_mem.two_shot_all_reduce_(self.partial, "sum", group.group_name)
+
+    def be_patient(self, patience_ns: int) -> None:
+        """Let kernels wait for so long for other ranks."""
+        for exchange in self._exchanges:
+            exchange.patience_ns.fill_(patience_ns)
+
+    def require_all(self) -> None:
+        """Raise `MissingRequirement` if a kernel waited for a rank in vain. Waits for nothing."""
+        for exchange in self._exchanges:
+            if missing := int(exchange.missing):
+                raise MissingRequirement(
+                    f"rank {missing - 1} sent nothing to rank {self.ranks.rank} for "
+                    f"{WAITING_NS / 1e9:.0f} s: it has stopped, or failed; start all ranks again"
+                )
+
+    @property
+    def _exchanges(self) -> tuple[Exchange, ...]:
+        shared = (each for each in (self.sums, self.choices) if each is not None)
+        return tuple(each.exchange for each in shared)
+
+
+def rank_sums(
+    wanted: AllReduce | None, batch: int, hidden: int, device: torch.device, ranks: Ranks
+) -> RankSums:
+    """Memory for the sums of one step, in the way that is `wanted` (`VariantSpec.all_reduce`). All
+    ranks call it together.
+
+    Raises:
+        MissingRequirement: PyTorch's symmetric memory cannot be used here.
+    """
+    shape = (batch, hidden)
+    if wanted in ("one_shot", "two_shot"):
+        return RankSums(ranks, _symmetric(shape, device), wanted)
+    partial = torch.zeros(shape, dtype=torch.float32, device=device)
+    reason = None if wanted else why_not_shared(device, ranks)
+    if wanted is None and reason is None:
+        shared = (shared_exchange(words, device, ranks) for words in (batch * hidden, CHOICE_WORDS))
+        return RankSums(ranks, partial, "torch", *shared)
+    findings: tuple[Finding, ...] = ()
+    if reason is not None and device.type == "cuda":
+        message = f"{reason}: torch.distributed adds up the sums of the ranks, not our kernel"
+        findings = (Finding("no_peer_access", message),)
+    return RankSums(ranks, partial, findings=findings)
+
+
+def _symmetric(shape: tuple[int, int], device: torch.device) -> torch.Tensor:
+    from torch.distributed import _symmetric_memory as symmetric_memory
+
+    try:
+        memory = symmetric_memory.empty(*shape, dtype=torch.float32, device=device)
+        symmetric_memory.rendezvous(memory, dist.group.WORLD)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise MissingRequirement(
+            f"PyTorch's symmetric memory cannot be used here ({reason}); choose another all-reduce"
+        ) from error
+    return memory.zero_()
+
+
+def choose_by_keys(keys: torch.Tensor, position: torch.Tensor, tokens: torch.Tensor) -> None:
+    """As the kernel of `AllReduceChoice`, by torch.distributed."""
+    dist.all_reduce(keys, dist.ReduceOp.MAX)
+    chosen = 0x7FFFFFFF - (keys[: len(tokens), None] & 0x7FFFFFFF)
+    position.add_(1)
+    tokens.index_copy_(1, position.long(), chosen)
+    keys.fill_(NO_KEY)
