@@ -28,6 +28,7 @@ from decodescope.kernels.host.checks import check_apart, check_floats, check_ten
 from decodescope.kernels.host.exchange import Exchange
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 
+
 @triton.jit
 def _words(x_ptr, pieces, N):
     """The four words of each piece of a message of N float32, as they are sent; 0 past its end."""

@@ -18,7 +18,7 @@ from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_floats, check_output, check_unsplit
+from decodescope.kernels.host.checks import check_floats, check_residual, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -118,7 +118,7 @@ class ExpertsDown(ResidualOperation):
     there is neither read nor kept.
 
     x [1, chosen, intermediate], logits [1, experts], residual [1, hidden] of a dtype that
-    `check_output` allows beside x, contiguous. Launched with overlap, it must come
+    `check_residual` allows beside x, contiguous. Launched with overlap, it must come
     after `ExpertsGateUp` on the same logits.
 
     Raises:
@@ -136,7 +136,7 @@ class ExpertsDown(ResidualOperation):
         x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
         hidden, device = experts.router.columns, x.device
         check_floats("x", x, (1, experts.chosen, experts.intermediate), device)
-        check_output("residual", residual, (1, hidden), x)
+        check_residual(residual, (1, hidden), x)
         check_floats("logits", self.logits, (1, experts.count), device)
         check_unsplit(tile)
         return launch(

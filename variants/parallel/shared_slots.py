@@ -62,6 +62,11 @@ def shared_exchange(words: int, device: torch.device, ranks: Ranks) -> SharedExc
     return SharedExchange(exchange, opened)
 
 
+def meet(ranks: Ranks) -> None:
+    """Wait on the host until all ranks are here."""
+    _from_all(None, ranks)
+
+
 def _opened(handle: tuple[Any, tuple[Any, ...]], device: torch.device) -> torch.Tensor:
     """The tensor of another process, for kernels of this `device`, whichever it is on."""
     rebuild, arguments = handle

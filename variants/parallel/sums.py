@@ -1,5 +1,7 @@
 """The ways in which ranks add up their partial sums, and choose among their parts of the logits."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +14,10 @@ from decodescope.kernels.host.workspace import NO_KEY
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shared_slots import (
+    BUILDING_NS,
     WAITING_NS,
     SharedExchange,
+    meet,
     shared_exchange,
     why_not_shared,
 )
@@ -49,10 +53,15 @@ class RankSums:
         else:
             torch.ops.symm_mem.two_shot_all_reduce_(self.partial, "sum", group.group_name)
 
-    def be_patient(self, patience_ns: int) -> None:
-        """Let kernels wait for so long for other ranks."""
+    @contextmanager
+    def built_together(self) -> Iterator[None]:
+        """The first launches of a step, inside it: kernels wait until all ranks have compiled."""
         for exchange in self._exchanges:
-            exchange.patience_ns.fill_(patience_ns)
+            exchange.patience_ns.fill_(BUILDING_NS)
+        yield
+        meet(self.ranks)
+        for exchange in self._exchanges:
+            exchange.patience_ns.fill_(WAITING_NS)
 
     def require_all(self) -> None:
         """Raise `MissingRequirement` if a kernel waited for a rank in vain. Waits for nothing."""

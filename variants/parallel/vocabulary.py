@@ -22,13 +22,22 @@ class Vocabulary:
     def share(self) -> int:
         return -(-self.size // self.ranks.size)
 
+    @property
+    def first(self) -> int:
+        """The first token of this rank."""
+        return self.ranks.rank * self.share
+
+    def gather(self, logits: torch.Tensor, out: torch.Tensor) -> None:
+        """Write `whole` to `out`."""
+        out.copy_(self.whole(logits))
+
     def whole(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits [batch, size] of all ranks, from this rank's [batch, tokens]."""
         if self.ranks.alone:
             return logits
         padded = torch.nn.functional.pad(logits, (0, self.share - logits.shape[1])).contiguous()
         every = padded.new_empty(self.ranks.size, *padded.shape)
-        dist.all_gather_into_tensor(every, padded)
+        dist.all_gather([*every], padded)
         return every.transpose(0, 1).flatten(1)[:, : self.size]
 
     def likeliest(self, logits: torch.Tensor) -> torch.Tensor:
@@ -40,9 +49,9 @@ class Vocabulary:
             return logits.argmax(-1)
         value, token = logits.max(-1)
         # float64 has both exactly.
-        mine = torch.stack((value.double(), token.double() + self.ranks.rank * self.share))
+        mine = torch.stack((value.double(), token.double() + self.first))
         every = mine.new_empty(self.ranks.size, *mine.shape)
-        dist.all_gather_into_tensor(every, mine)
+        dist.all_gather([*every], mine)
         values, tokens = every.unbind(1)
         return tokens.gather(0, values.argmax(0, keepdim=True))[0].long()
 

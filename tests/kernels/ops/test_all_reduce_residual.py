@@ -16,6 +16,7 @@ from tests.helpers.exchanges import as_sent, exchanges_of, play_push, pushed
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 from tests.helpers.refusals import refuses
 
+
 def message(rank: int, launch: int, shape: tuple[int, int], device: str) -> torch.Tensor:
     """A rank's partial sums: other numbers in each launch, some of them zeros of both signs."""
     x = random(*shape, seed=100 * launch + rank, device=device)

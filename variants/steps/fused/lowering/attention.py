@@ -25,8 +25,8 @@ def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLay
     rows, scales = builder.plan.cache.layer(index), builder.plan.cache.scales(index)
     q = _queries(builder, path, layer, source, rows, scales)
     attended = _attended(builder, f"{path}/decode_attention", layer, q, rows, scales)
-    norm = layer.attention_output_norm
-    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles["o"], norm, norm_path)
+    product = attended, layer.o, builder.tiles["o"], layer.attention_output_norm, norm_path
+    builder.add_product(f"{path}/o_proj", *product, continued=layer.parallel)
 
 
 def _queries(

@@ -9,11 +9,13 @@ import torch
 from decodescope.kernels.host.operation import Operation, ResidualOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.kernels.ops.linear import Linear
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
+from decodescope.variants.parallel.sums import RankSums
 from decodescope.variants.steps.fused.plan import StepPlan
 from decodescope.variants.steps.fused.program import PlacedOperation
 from decodescope.variants.steps.fused.torch_operators import TorchOperator
@@ -51,6 +53,8 @@ class StepBuilder:
         # Of each layer with experts in turn.
         self.router_logits = iter(plan.buffers.router_logits)
         self._left: _Left | None = None
+        # Whether the ranks' partial sum holds a product already.
+        self._begun = False
         self._read = Source(plan.buffers.x)
         self._single = len(plan.buffers.x) == 1
         # In a product, every program would norm all tokens of a batch.
@@ -133,8 +137,10 @@ class StepBuilder:
         norm: Norm | None = None,
         norm_path: str = "",
         factor: torch.Tensor | None = None,
+        **over_ranks: bool,
     ) -> None:
-        """Add W x, or its `norm`, to the residual stream, or leave that to what comes next."""
+        """Add W x, or its `norm`, to the residual stream, or leave that to what comes next;
+        `over_ranks` as of `add_residual`."""
         source = self.quantized(f"{path.rpartition('/')[0]}/quantize", Source(x), weight)
         product = partial(
             LinearResidual,
@@ -144,7 +150,7 @@ class StepBuilder:
             workspace=self.plan.workspace,
             x_scale=source.scale,
         )
-        self.add_residual(path, product, norm, norm_path, factor)
+        self.add_residual(path, product, norm, norm_path, factor, **over_ranks)
 
     def add_residual(
         self,
@@ -153,21 +159,44 @@ class StepBuilder:
         norm: Norm | None = None,
         norm_path: str = "",
         factor: torch.Tensor | None = None,
+        continued: bool = False,
+        whole: bool = False,
     ) -> None:
         """Add the result of `operation(residual, adds=...)`, or its `norm`, to the residual stream
-        and multiply that by `factor`, or leave both to what comes next."""
+        and multiply that by `factor`, or leave both to what comes next.
+
+        Of several ranks each has a part of the result, unless it is `whole`. They add up their
+        parts; if it is `continued`, together with those of the next result."""
         self.add_left()
         uses_residual, added = self.spec.uses("residual"), self.buffers.added
-        if uses_residual and norm is None and factor is None:
-            self.add(f"{path}+residual", operation(self.buffers.x))
+        adds = uses_residual and norm is None and factor is None
+        target, sums = self.buffers.x if adds else added, self.plan.sums
+        if sums is None or whole:
+            self.add(f"{path}+residual" if adds else path, operation(target, adds=adds))
+        else:
+            self.add(path, operation(sums.partial, adds=self._begun))
+            self._begun = continued
+            if continued:
+                return
+            self._add_up(f"{path.rpartition('/')[0]}/all_reduce", sums, target, adds)
+        if adds:
             return
-        self.add(path, operation(added, adds=False))
         if uses_residual:
             self._left = _Left(norm_path, norm, factor)
             return
         if norm is not None:
             self.add(norm_path, RmsNorm(added, norm, added))
         self._left = _Left(f"{path.rpartition('/')[0]}/residual", None, factor)
+
+    def _add_up(self, path: str, sums: RankSums, target: torch.Tensor, adds: bool) -> None:
+        """Add the sum of the ranks' parts to `target`, or write it there."""
+        joined = f"{path}+residual" if adds else path
+        if sums.sums is not None:
+            shared = sums.sums.exchange
+            self.add(joined, AllReduceResidual(sums.partial, target, shared, adds))
+            return
+        self.call(path, sums.add_up)
+        self.call(joined, target.add_ if adds else target.copy_, sums.partial)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:

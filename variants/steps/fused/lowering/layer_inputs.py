@@ -32,4 +32,5 @@ def lower_input(
     builder.add(f"{path}/gelu", Swiglu(gated, inputs, gated, own.activation))
     product = gated, own.down, tiles["input_projection"]
     norm = layer.own_input_norm
-    builder.add_product(f"{path}/down_proj", *product, norm, norm_path, layer.factor)
+    # Every rank has all of both matrices.
+    builder.add_product(f"{path}/down_proj", *product, norm, norm_path, layer.factor, whole=True)

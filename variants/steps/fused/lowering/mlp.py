@@ -82,12 +82,14 @@ def _mixture(
         logit = buffers.shared_gate
         builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles["router"])
         builder.call(f"{inside}/gate", scale_by_sigmoid, activation, logit)
-    _experts(builder, path, source, mlp)
+    _experts(builder, path, source, mlp, continued=True)
     down = layer.shared.down, tiles["shared_down"]
     builder.add_product(f"{inside}/down_proj", activation, *down)
 
 
-def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
+def _experts(
+    builder: StepBuilder, path: str, source: Source, mlp: Experts, continued: bool = False
+) -> None:
     """The router's product, and launches in which every program finds its experts itself. Those of
     a batch leave the sum over a token's experts to a launch of its own."""
     buffers, tiles = builder.buffers, builder.tiles
@@ -114,10 +116,10 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
     tile = tiles["experts_down"]
     if len(source.x) == 1:
         weighted = partial(ExpertsDown, activation, mlp, logits, tile=tile)
-        builder.add_residual(f"{path}/experts_down", weighted)
+        builder.add_residual(f"{path}/experts_down", weighted, continued=continued)
         return
     outputs = buffers.expert_outputs
     products = ExpertsDownProducts(activation, mlp, logits, outputs, tile)
     builder.add(f"{path}/experts_down", products)
     combined = partial(ExpertsCombine, outputs, mlp, logits)
-    builder.add_residual(f"{path}/experts_combine", combined)
+    builder.add_residual(f"{path}/experts_combine", combined, continued=continued)

@@ -1,0 +1,74 @@
+"""The fused step over ranks that each have a part of the model, against one rank that has all."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.ranks import Ranks
+from decodescope.variants.parallel.shard import shard_model
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.operations import step_operations
+from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, load_family, prompt_of
+from tests.helpers.ranks.forked import over_ranks
+
+_EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+def results(ranks: Ranks, family: str, spec: str, workload: DecodeWorkload, **changes: Any) -> Any:
+    """Tokens and logits of a rank: those of the prompt, of a forced step and of two more."""
+    loaded = load_family(family, "cpu", **changes)
+    if (quantization := quantization_of(VariantSpec.parse(spec))) is not None:
+        # Of the whole matrices: each rank would find other scales for its columns.
+        quantize_model(family, loaded.model, quantization)
+    shard_model(loaded.model, ranks)
+    loaded = replace(loaded, ranks=ranks)
+    step = fused(loaded, workload, spec)
+    tokens = [step.prefill(prompt_of(loaded, workload))]
+    logits = step.forced_step(ids_of(loaded, workload.batch, seed=7))
+    tokens += [step.step().clone() for _ in range(2)]
+    return torch.stack(tokens), logits, step.plan.buffers.x
+
+
+def check(size: int, family: str, spec: str, workload: DecodeWorkload, **changes: Any) -> None:
+    """All ranks have the tokens and logits of one rank, and the same residual bit for bit."""
+    tokens, logits, _ = results(Ranks(), family, spec, workload, **changes)
+    found = over_ranks(size, lambda ranks: results(ranks, family, spec, workload, **changes))
+    for own_tokens, own_logits, residual in found:
+        assert torch.equal(own_tokens, tokens)
+        assert_logits_agree(own_logits, logits)
+        assert torch.equal(residual, found[0][2])
+
+
+@pytest.mark.parametrize(
+    ("size", "family", "spec", "batch", "changes"),
+    [
+        (2, "qwen3-biased", "fused", 1, _EVEN),
+        (2, "llama-biased", "fused", 3, _EVEN),
+        (4, "llama-tied", "fused", 1, {}),
+        (2, "gemma2", "fused", 1, _EVEN | {"hidden_size": 99}),
+        (2, "gemma4-inputs", "fused", 1, {}),
+        (2, "cohere2", "fused", 1, _EVEN),
+        (2, "cohere2", "fused-residual-norm-head", 2, _EVEN),
+        (2, "qwen2-moe", "fused", 1, _EVEN | {"shared_expert_intermediate_size": 142}),
+        (2, "qwen2-moe", "fused-residual", 2, _EVEN | {"shared_expert_intermediate_size": 142}),
+        (4, "gpt-oss", "fused", 2, {"num_attention_heads": 4, "intermediate_size": 32}),
+        (2, "qwen3-biased", "fused+fp8_e4m3", 1, _EVEN),
+        (2, "qwen3-biased", "fused+int8-head", 2, _EVEN),
+        (2, "qwen3-moe", "fused+int8", 1, _EVEN),
+    ],
+)
+def test_ranks_decode_as_one(
+    size: int, family: str, spec: str, batch: int, changes: dict[str, Any]
+) -> None:
+    check(size, family, spec, DecodeWorkload(batch, 6, 3, "fp32"), **changes)
+
+
+@pytest.mark.parametrize("spec", ["fused", "fused-head"])
+def test_the_same_seed_draws_the_same_tokens(spec: str) -> None:
+    sampling = SamplingSettings(temperature=0.9, top_k=30, top_p=0.9, seed=5)
+    check(2, "qwen3-biased", spec, DecodeWorkload(2, 6, 3, "fp32", sampling), **_EVEN)
