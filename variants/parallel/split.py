@@ -18,7 +18,7 @@ from decodescope.variants.model.quantized_weights import Mxfp4Experts, Quantized
 from decodescope.variants.parallel.cuts import Block, Cut, Once, Split
 from decodescope.variants.parallel.ranks import Ranks
 
-HEAD = "lm_head"
+HEAD, HEAD_WEIGHT = "lm_head", "lm_head.weight"
 # Codes of 4 bits that a word of `Mxfp4Experts` holds.
 _PER_WORD = 8
 # Rows of heads: Q's, K's or V's, in their order.

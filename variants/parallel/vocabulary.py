@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from decodescope.variants.parallel.cuts import Cut, split_of
 from decodescope.variants.parallel.ranks import ALONE, Ranks
+from decodescope.variants.parallel.split import HEAD_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +60,5 @@ class Vocabulary:
 def vocabulary_of(model: Any) -> Vocabulary:
     """That of a model, sharded or not."""
     split = split_of(model)
-    cut = split.cuts.get("lm_head.weight")
+    cut = split.cuts.get(HEAD_WEIGHT)
     return Vocabulary(split.ranks, cut.blocks[0].units) if isinstance(cut, Cut) else Vocabulary()
