@@ -1,8 +1,8 @@
 """The parts of a variant, and their string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
 
 Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, one weight format,
-`head16`, `embedding8`, one format of the KV cache and one all-reduce; and, each
-after a "-", the parts of the fused kernels that are left out. Options may come in any order after the kernels;
+`head16`, `embedding8`, one format of the KV cache and one all-reduce; and, each after a "-",
+the parts of the fused kernels that are left out. Options may come in any order after the kernels;
 `str(spec)` has the canonical one, that of this sentence.
 """
 

@@ -24,8 +24,8 @@ _MOST_PROGRAMS, _MOST_LANES = 128, 512
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a message is divided: `programs` of `lanes` with a piece of 16 bytes each, `rounds` times.
-    It depends on the size of the message alone, so that it is the same on all ranks."""
+    """How a message is divided: `programs` of `lanes`, 16 bytes each, `rounds` times. Follows
+    from the size of the message alone, so that it is the same on all ranks."""
 
     programs: int
     lanes: int

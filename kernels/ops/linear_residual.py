@@ -141,10 +141,10 @@ class LinearResidual(ResidualOperation, Product):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once. Unless it
     `adds`, what was there is neither read nor kept.
 
-    x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_residual` allows, or
-    any dtype of the kernels where nothing is added;
-    batch 1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`). With more than one split the
-    workspace holds as much as `split_workspace` says.
+    x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_residual` allows,
+    or any dtype of the kernels where nothing is added; batch 1..64; or x E4M3 with `x_scale` and
+    FP8 weights (`Product`). With more than one split the workspace holds as much as
+    `split_workspace` says.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace

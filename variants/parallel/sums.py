@@ -1,5 +1,6 @@
 """The ways in which ranks add up their partial sums, and choose among their parts of the logits."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,18 +41,23 @@ class RankSums:
     choices: SharedExchange | None = None
     findings: tuple[Finding, ...] = ()
 
-    def add_up(self) -> None:
-        """Replace `partial` on all ranks by its sum over them."""
+    def add_up(self, target: torch.Tensor, adds: bool) -> None:
+        """Add the sum of all ranks' `partial` to `target`, or write it there."""
+        (target.add_ if adds else target.copy_)(self.total())
+
+    def total(self) -> torch.Tensor:
+        """The sum of all ranks' `partial` by PyTorch, which may be in its place."""
         if self.collective == "torch":
             dist.all_reduce(self.partial)
-            return
+            return self.partial
         group = dist.group.WORLD
         assert group is not None
-        if self.collective == "one_shot":
-            summed = torch.ops.symm_mem.one_shot_all_reduce(self.partial, "sum", group.group_name)
-            self.partial.copy_(summed)
-        else:
-            torch.ops.symm_mem.two_shot_all_reduce_(self.partial, "sum", group.group_name)
+        operators, arguments = torch.ops.symm_mem, (self.partial, "sum", group.group_name)
+        one_shot = self.collective == "one_shot"
+        total: torch.Tensor = (
+            operators.one_shot_all_reduce if one_shot else operators.two_shot_all_reduce_
+        )(*arguments)
+        return total
 
     @contextmanager
     def built_together(self) -> Iterator[None]:
@@ -105,6 +111,8 @@ def rank_sums(
 def _symmetric(shape: tuple[int, int], device: torch.device) -> torch.Tensor:
     from torch.distributed import _symmetric_memory as symmetric_memory
 
+    # At these sizes NVLink's multicast is no faster, and others on the host may need it.
+    os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
     try:
         memory = symmetric_memory.empty(*shape, dtype=torch.float32, device=device)
         symmetric_memory.rendezvous(memory, dist.group.WORLD)

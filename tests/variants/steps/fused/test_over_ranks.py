@@ -7,9 +7,14 @@ import pytest
 import torch
 
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.exchange import MARK, new_exchange, new_slots
+from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
+from decodescope.variants.parallel.shared_slots import SharedExchange
+from tests.helpers.exchanges import PATIENCE_NS
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, load_family, prompt_of
 from tests.helpers.ranks.forked import over_ranks
 
@@ -63,6 +68,26 @@ def test_ranks_decode_as_one(
     size: int, family: str, spec: str, batch: int, changes: dict[str, Any]
 ) -> None:
     check(size, family, spec, DecodeWorkload(batch, 6, 3, "fp32"), **changes)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_our_kernels_add_up_and_choose_through_shared_memory(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {batch * 100, CHOICE_WORDS}
+    slots = {each: [new_slots(each, 2, "cpu").share_memory_() for _ in range(2)] for each in words}
+
+    def shared(words: int, device: torch.device, ranks: Ranks) -> SharedExchange:
+        # Forks have it at the same addresses.
+        peers = [one.data_ptr() for one in slots[words]]
+        own = slots[words][ranks.rank]
+        return SharedExchange(new_exchange(ranks.rank, own, peers, PATIENCE_NS), ())
+
+    monkeypatch.setattr(sums, "why_not_shared", lambda device, ranks: None)
+    monkeypatch.setattr(sums, "shared_exchange", shared)
+    check(2, "llama-tied", "fused", DecodeWorkload(batch, 6, 3, "fp32"))
+    # The words of the last launch are still there.
+    assert all((one != MARK).any() for each in slots.values() for one in each)
 
 
 @pytest.mark.parametrize("spec", ["fused", "fused-head"])

@@ -195,8 +195,7 @@ class StepBuilder:
             shared = sums.sums.exchange
             self.add(joined, AllReduceResidual(sums.partial, target, shared, adds))
             return
-        self.call(path, sums.add_up)
-        self.call(joined, target.add_ if adds else target.copy_, sums.partial)
+        self.call(joined, sums.add_up, target, adds)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:
