@@ -27,6 +27,7 @@ from decodescope.variants.spec import (
     LOADED_FORMATS,
     NARROW_WEIGHTS,
     PARTS,
+    AllReduce,
     VariantSpec,
     kernels_of,
     nearest_or_all,
@@ -44,6 +45,13 @@ SHORT_NAMES = {
     "int4": "fused+graph+int4",
     "mxfp4": "fused+graph+mxfp4",
     "nvfp4": "fused+graph+nvfp4",
+}
+
+_ALL_REDUCES: dict[AllReduce, str] = {
+    "torch": "torch.distributed",
+    "one_shot": "symmetric memory, one-shot",
+    "two_shot": "symmetric memory, two-shot",
+    "none": "left out, so tokens are wrong",
 }
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
@@ -246,6 +254,8 @@ def _fused(spec: VariantSpec) -> Variant:
         summary += f", {tensors} in {NARROW_WEIGHTS[spec.weight_format].title}"
     if spec.kv_format is not None:
         summary += f", K and V in {NARROW_WEIGHTS[spec.kv_format].title}"
+    if spec.all_reduce is not None:
+        summary += f", sums over ranks: {_ALL_REDUCES[spec.all_reduce]}"
     if spec.cuda_graph:
         summary += ", replayed as one CUDA graph a token"
     for short, name in SHORT_NAMES.items():

@@ -24,7 +24,7 @@ _MOST_PROGRAMS, _MOST_LANES = 128, 512
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a message is divided: `programs` of `lanes`, 16 bytes each, `rounds` times. Follows
+    """How a message is divided: into `programs` of `lanes` of 16 bytes, `rounds` times. It follows
     from the size of the message alone, so that it is the same on all ranks."""
 
     programs: int

@@ -79,5 +79,6 @@ def tokens(ranks: Ranks, family: str, spec: str, changes: dict[str, Any]) -> tor
         # gloo cannot move the logits of a graph's step.
         step.forced_step(ids_of(loaded, 2, seed=7))
     ids = torch.cat((first[:, None], greedy, decoded(step, 3)), dim=1).cpu()
-    step.plan.sums and step.plan.sums.require_all()
+    # Raises if a kernel waited in vain.
+    step.reset(step.position)
     return ids
