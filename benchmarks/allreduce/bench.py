@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import torch
 import torch.distributed as dist
-from torch import multiprocessing
+from torch.multiprocessing.spawn import start_processes
 
 from benchmarks.allreduce.report import (
     OWN,
@@ -50,7 +50,9 @@ def run_all_reduce_bench(ranks: int, sizes: Sequence[int]) -> AllReduceBenchmark
     """Measure messages of these sizes, with a GPU for each rank, or all on one if there are fewer.
     Needs what `require_gpu` checks."""
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(_run_rank, (ranks, folder, tuple(sizes)), nprocs=ranks)
+        start_processes(  # type: ignore[no-untyped-call]
+            _run_rank, (ranks, folder, tuple(sizes)), nprocs=ranks, start_method="spawn"
+        )
         result = (Path(folder) / "result.json").read_bytes()
     return msgspec.json.decode(result, type=AllReduceBenchmark)
 
@@ -62,8 +64,7 @@ def _run_rank(rank: int, size: int, folder: str, sizes: tuple[int, ...]) -> None
     # NVLink's multicast can disturb others on the host.
     os.environ["NCCL_NVLS_ENABLE"] = "0"
     backend = "gloo" if one_gpu else "cpu:gloo,cuda:nccl"
-    store = dist.FileStore(f"{folder}/store", size)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    dist.init_process_group(backend, f"file://{folder}/store", rank=rank, world_size=size)
     ways = {OWN: _WAYS[OWN]} if one_gpu else _WAYS
     rounds = _ROUNDS_IN_TURNS if one_gpu else ROUNDS
     launches = _LAUNCHES_IN_TURNS if one_gpu else LAUNCHES

@@ -97,12 +97,14 @@ def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
     for field, count in ((_HEADS, heads), (_KV_HEADS, kv_heads), ("num_heads", heads)):
         if hasattr(attention, field):
             setattr(attention, field, count)
-    if ep and hasattr(mlp, "experts"):
-        experts = mlp.experts
+    # Gemma 4 has experts beside the MLP.
+    beside = getattr(layer, "experts", None)
+    experts = getattr(mlp, "experts", beside)
+    if ep and experts is not None:
         experts.num_experts //= ranks.size
         experts.first_expert = ranks.rank * experts.num_experts
         experts.register_forward_pre_hook(_to_own_experts)
-    for part in (attention, mlp):
+    for part in filter(None, (attention, mlp, beside)):
         part.register_forward_hook(_sum_over_ranks)
 
 

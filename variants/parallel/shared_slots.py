@@ -51,7 +51,8 @@ def shared_exchange(words: int, device: torch.device, ranks: Ranks) -> SharedExc
     slots = new_slots(words, ranks.size, device)
     # Filled before others see it.
     torch.cuda.synchronize(device)
-    handles = _from_all(reduce_tensor(slots), ranks)
+    handle = reduce_tensor(slots)  # type: ignore[no-untyped-call]
+    handles = _from_all(handle, ranks)
     tensors = [
         slots if rank == ranks.rank else _opened(handle, device)
         for rank, handle in enumerate(handles)

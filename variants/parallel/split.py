@@ -25,11 +25,11 @@ _PER_WORD = 8
 _HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks": "q"}
 # How many times the MLP's width in rows.
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
-_WHOLE = ("gate", "router", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
+_WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
 _HEAD_FIELDS = ("num_attention_heads",)
 _KV_FIELDS = ("num_key_value_heads", "num_global_key_value_heads")
 _WIDTH_FIELDS = (
-    "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size",
+    "intermediate_size", "shared_expert_intermediate_size", "moe_intermediate_size",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class _Refusal:
         held = [each for each in fields if self._config.get(each) == block.elements]
         units = "" if block.size == 1 else f" in blocks of {block.size}"
         raise ModelError(
-            f"{self._name}: {next(iter(held), fields[0])} {block.elements}{units} cannot be split "
+            f"{self._name}: {next(iter(held), fields[-1])} {block.elements}{units} cannot be split "
             f"over {self._size} ranks (only {allowed}); choose another --tp"
         )
 
@@ -95,7 +95,7 @@ def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, 
     for path, module in layer.named_modules():
         owner, _, leaf = path.rpartition(".")
         names = _tensors(module)
-        if not names or owner.rpartition(".")[2] == "experts":
+        if not names or "router" in path.split(".") or owner.rpartition(".")[2] == "experts":
             continue
         cuts: dict[str, Cut | Once] = {}
         if leaf == "experts":

@@ -50,9 +50,7 @@ class RankSums:
         if self.collective == "torch":
             dist.all_reduce(self.partial)
             return self.partial
-        group = dist.group.WORLD
-        assert group is not None
-        operators, arguments = torch.ops.symm_mem, (self.partial, "sum", group.group_name)
+        operators, arguments = torch.ops.symm_mem, (self.partial, "sum", _group().group_name)
         one_shot = self.collective == "one_shot"
         total: torch.Tensor = (
             operators.one_shot_all_reduce if one_shot else operators.two_shot_all_reduce_
@@ -99,8 +97,9 @@ def rank_sums(
     partial = torch.zeros(shape, dtype=torch.float32, device=device)
     reason = None if wanted else why_not_shared(device, ranks)
     if wanted is None and reason is None:
-        shared = (shared_exchange(words, device, ranks) for words in (batch * hidden, CHOICE_WORDS))
-        return RankSums(ranks, partial, "torch", *shared)
+        shared = shared_exchange(batch * hidden, device, ranks)
+        choices = shared_exchange(CHOICE_WORDS, device, ranks)
+        return RankSums(ranks, partial, "torch", shared, choices)
     findings: tuple[Finding, ...] = ()
     if reason is not None and device.type == "cuda":
         message = f"{reason}: torch.distributed adds up the sums of the ranks, not our kernel"
@@ -115,13 +114,19 @@ def _symmetric(shape: tuple[int, int], device: torch.device) -> torch.Tensor:
     os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
     try:
         memory = symmetric_memory.empty(*shape, dtype=torch.float32, device=device)
-        symmetric_memory.rendezvous(memory, dist.group.WORLD)
+        symmetric_memory.rendezvous(memory, _group())
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
         raise MissingRequirement(
             f"PyTorch's symmetric memory cannot be used here ({reason}); choose another all-reduce"
         ) from error
     return memory.zero_()
+
+
+def _group() -> dist.ProcessGroup:
+    group = dist.group.WORLD
+    assert group is not None
+    return group
 
 
 def choose_by_keys(keys: torch.Tensor, position: torch.Tensor, tokens: torch.Tensor) -> None:

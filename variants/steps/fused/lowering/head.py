@@ -77,8 +77,8 @@ def _lower_choice(builder: StepBuilder, keep_logits: bool) -> None:
         memory = logits, buffers.position, buffers.tokens, plan.draws
         builder.add("sampling", Sample(*memory, plan.sampling))
     elif not fused:
-        memory = logits, buffers.position, buffers.tokens
-        builder.call("sampling", choose_largest, plan.vocabulary, *memory)
+        choice = plan.vocabulary, logits, buffers.position, buffers.tokens
+        builder.call("sampling", choose_largest, *choice)
     elif plan.sums is not None:
         _choose_over_ranks(builder, plan.sums)
 
