@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,12 +14,12 @@ from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.parallel.shared_slots import SharedExchange
-from decodescope.variants.parallel.sums import choose_by_keys, rank_sums
+from decodescope.variants.parallel.sums import RankSums, choose_by_keys, rank_sums
 from decodescope.variants.steps.fused.operations import step_operations
 from tests.helpers.exchanges import exchanges_of
 from tests.helpers.fused_steps import fused, load_family
 from tests.helpers.kernel_inputs import at
-from tests.helpers.ranks.forked import over_ranks
+from tests.helpers.rank_processes import on_ranks
 
 TWO = Ranks(0, 2)
 CPU = torch.device("cpu")
@@ -73,18 +74,18 @@ def test_a_rank_that_was_missing_ends_the_step() -> None:
         made.require_all()
 
 
-def test_torch_chooses_the_largest_key() -> None:
-    def work(ranks: Ranks) -> tuple[list[list[int]], int, bool]:
-        keys = torch.full((MAX_BATCH,), NO_KEY)
-        keys[:2] = torch.tensor([[5 << 32 | 7, 1 << 32 | 3], [4 << 32 | 9, 1 << 32 | 4]])[
-            ranks.rank
-        ]
-        tokens, position = torch.full((2, 4), -1), at(1, "cpu")
-        choose_by_keys(keys, position, tokens)
-        return tokens.tolist(), int(position), bool((keys == NO_KEY).all())
+def chosen(ranks: Ranks) -> tuple[list[list[int]], int, bool]:
+    """Tokens, position and whether no key is left."""
+    keys = torch.full((MAX_BATCH,), NO_KEY)
+    keys[:2] = torch.tensor([[5 << 32 | 7, 1 << 32 | 3], [4 << 32 | 9, 1 << 32 | 4]])[ranks.rank]
+    tokens, position = torch.full((2, 4), -1), at(1, "cpu")
+    choose_by_keys(keys, position, tokens)
+    return tokens.tolist(), int(position), bool((keys == NO_KEY).all())
 
-    chosen = [[-1, -1, 0x7FFFFFFF - 7, -1], [-1, -1, 0x7FFFFFFF - 4, -1]]
-    assert over_ranks(2, work) == [(chosen, 2, True)] * 2
+
+def test_torch_chooses_the_largest_key(tmp_path: Path) -> None:
+    tokens = [[-1, -1, 0x7FFFFFFF - 7, -1], [-1, -1, 0x7FFFFFFF - 4, -1]]
+    assert on_ranks(2, tmp_path, chosen) == [(tokens, 2, True)] * 2
 
 
 @pytest.mark.usefixtures("own")
@@ -126,13 +127,14 @@ def test_one_rank_has_the_operations_of_a_model_that_is_whole() -> None:
     assert not [name for name in names if "AllReduce" in name]
 
 
-def test_launches_of_the_first_run_have_more_patience(own: None) -> None:
-    def work(ranks: Ranks) -> tuple[int, int]:
-        made = rank_sums(None, 1, 8, CPU, ranks)
-        assert made.sums is not None
-        patience = made.sums.exchange.patience_ns
-        with made.built_together():
-            inside = int(patience)
-        return inside, int(patience)
+def patience(ranks: Ranks) -> tuple[int, int]:
+    """In ns, while ranks are built and afterwards."""
+    made = RankSums(ranks, torch.empty(0), sums=shared(8, CPU, ranks))
+    assert made.sums is not None
+    with made.built_together():
+        inside = int(made.sums.exchange.patience_ns)
+    return inside, int(made.sums.exchange.patience_ns)
 
-    assert over_ranks(2, work) == [(sums.BUILDING_NS, sums.WAITING_NS)] * 2
+
+def test_launches_of_the_first_run_have_more_patience(tmp_path: Path) -> None:
+    assert on_ranks(2, tmp_path, patience) == [(sums.BUILDING_NS, sums.WAITING_NS)] * 2

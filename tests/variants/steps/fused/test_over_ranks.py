@@ -1,7 +1,7 @@
 """The fused step over ranks that each have a part of the model, against one rank that has all."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,82 +15,101 @@ from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.parallel.shared_slots import SharedExchange
 from tests.helpers.exchanges import PATIENCE_NS
-from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, load_family, prompt_of
-from tests.helpers.ranks.forked import over_ranks
+from tests.helpers.fused_steps import fused, ids_of, load_family, logits_agree, prompt_of
+from tests.helpers.rank_processes import on_ranks
 
 _EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2}
+_DRAWN = SamplingSettings(temperature=0.9, top_k=30, top_p=0.9, seed=5)
 _SHARED = _EVEN | {"hidden_size": 128, "shared_expert_intermediate_size": 142}
 
 
-def results(ranks: Ranks, family: str, spec: str, workload: DecodeWorkload, **changes: Any) -> Any:
-    """Tokens and logits of a rank: those of the prompt, of a forced step and of two more."""
+@dataclass
+class Case:
+    """A small model and a variant of it."""
+
+    family: str
+    spec: str = "fused"
+    batch: int = 1
+    sampling: SamplingSettings | None = None
+    changes: dict[str, int] = field(default_factory=lambda: _EVEN)
+
+
+def results(ranks: Ranks, cases: list[Case]) -> list[tuple[torch.Tensor, ...]]:
+    """Tokens and logits of a rank: those of the prompt, of a forced step and of two more; and its
+    residual. For each case."""
+    return [_result(ranks, case) for case in cases]
+
+
+def _result(ranks: Ranks, case: Case) -> tuple[torch.Tensor, ...]:
     # Some families draw parameters that the helper only changes.
     torch.manual_seed(0)
-    loaded = load_family(family, "cpu", **changes)
+    loaded = load_family(case.family, "cpu", **case.changes)
     shard_model(loaded.model, ranks)
-    loaded = replace(loaded, ranks=ranks)
-    step = fused(loaded, workload, spec)
+    workload = DecodeWorkload(case.batch, 6, 3, "fp32", case.sampling)
+    step = fused(replace(loaded, ranks=ranks), workload, case.spec)
     tokens = [step.prefill(prompt_of(loaded, workload))]
-    logits = step.forced_step(ids_of(loaded, workload.batch, seed=7))
+    logits = step.forced_step(ids_of(loaded, case.batch, seed=7))
     tokens += [step.step().clone() for _ in range(2)]
     return torch.stack(tokens), logits, step.plan.buffers.x
 
 
-def check(size: int, family: str, spec: str, workload: DecodeWorkload, **changes: Any) -> None:
+def assert_as_one(found: list[list[tuple[torch.Tensor, ...]]], cases: list[Case]) -> None:
     """All ranks have the tokens and logits of one rank, and the same residual bit for bit."""
-    tokens, logits, _ = results(Ranks(), family, spec, workload, **changes)
-    found = over_ranks(size, lambda ranks: results(ranks, family, spec, workload, **changes))
-    for own_tokens, own_logits, residual in found:
-        assert torch.equal(own_tokens, tokens)
-        assert_logits_agree(own_logits, logits)
-        assert torch.equal(residual, found[0][2])
+    for number, (tokens, logits, _) in enumerate(results(Ranks(), cases)):
+        for rank in found:
+            own_tokens, own_logits, residual = rank[number]
+            assert torch.equal(own_tokens, tokens), cases[number]
+            assert logits_agree(own_logits, logits), cases[number]
+            assert torch.equal(residual, found[0][number][2]), cases[number]
 
 
-@pytest.mark.parametrize(
-    ("size", "family", "spec", "batch", "changes"),
-    [
-        (2, "qwen3-biased", "fused", 1, _EVEN),
-        (2, "llama-biased", "fused", 3, _EVEN),
-        (4, "llama-tied", "fused", 1, {}),
-        (2, "gemma2", "fused", 1, _EVEN | {"hidden_size": 100}),
-        (2, "gemma4-inputs", "fused", 1, {}),
-        (2, "cohere2", "fused", 1, _EVEN),
-        (2, "cohere2", "fused-residual-norm-head", 2, _EVEN),
-        (2, "qwen2-moe", "fused", 1, _SHARED),
-        (2, "qwen2-moe", "fused-residual", 2, _SHARED),
-        (4, "gpt-oss", "fused", 2, {"num_attention_heads": 4, "intermediate_size": 32}),
-        (2, "qwen3-biased", "fused+fp8_e4m3", 1, _EVEN),
-        (2, "qwen3-biased", "fused+int8-head", 2, _EVEN),
-        (2, "qwen3-moe", "fused+int8", 1, _EVEN),
+CASES = {
+    2: [
+        Case("qwen3-biased"),
+        Case("llama-biased", batch=3),
+        Case("gemma2", changes=_EVEN | {"hidden_size": 100}),
+        Case("gemma4-inputs", changes={}),
+        Case("cohere2"),
+        Case("cohere2", "fused-residual-norm-head", 2),
+        Case("qwen2-moe", changes=_SHARED),
+        Case("qwen2-moe", "fused-residual", 2, changes=_SHARED),
+        Case("qwen3-biased", "fused+fp8_e4m3"),
+        Case("qwen3-biased", "fused+int8-head", 2),
+        Case("qwen3-moe", "fused+int8"),
+        Case("qwen3-biased", "fused", 2, _DRAWN),
+        Case("qwen3-biased", "fused-head", 2, _DRAWN),
     ],
-)
-def test_ranks_decode_as_one(
-    size: int, family: str, spec: str, batch: int, changes: dict[str, Any]
-) -> None:
-    check(size, family, spec, DecodeWorkload(batch, 6, 3, "fp32"), **changes)
+    4: [
+        Case("llama-tied", changes={}),
+        Case("gpt-oss", batch=2, changes={"num_attention_heads": 4, "intermediate_size": 32}),
+    ],
+}
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_our_kernels_add_up_and_choose_through_shared_memory(
-    batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = {batch * 100, CHOICE_WORDS}
-    slots = {each: [new_slots(each, 2, "cpu").share_memory_() for _ in range(2)] for each in words}
+@pytest.mark.parametrize("size", CASES)
+def test_ranks_decode_as_one(size: int, tmp_path: Path) -> None:
+    assert_as_one(on_ranks(size, tmp_path, results, CASES[size]), CASES[size])
+
+
+def through_memory(
+    ranks: Ranks, slots: dict[int, list[torch.Tensor]], cases: list[Case]
+) -> list[tuple[torch.Tensor, ...]]:
+    """`results` by our own kernels, through slots that the ranks share."""
 
     def shared(words: int, device: torch.device, ranks: Ranks) -> SharedExchange:
-        # Forks have it at the same addresses.
         peers = [one.data_ptr() for one in slots[words]]
         own = slots[words][ranks.rank]
         return SharedExchange(new_exchange(ranks.rank, own, peers, PATIENCE_NS), ())
 
-    monkeypatch.setattr(sums, "why_not_shared", lambda device, ranks: None)
-    monkeypatch.setattr(sums, "shared_exchange", shared)
-    check(2, "llama-tied", "fused", DecodeWorkload(batch, 6, 3, "fp32"))
+    sums.why_not_shared = lambda device, ranks: None
+    sums.shared_exchange = shared
+    return results(ranks, cases)
+
+
+def test_our_kernels_add_up_and_choose_through_shared_memory(tmp_path: Path) -> None:
+    cases = [Case("llama-tied", batch=batch, changes={}) for batch in (1, 3)]
+    sizes = {CHOICE_WORDS, *(each.batch * 100 for each in cases)}
+    slots = {each: [new_slots(each, 2, "cpu").share_memory_() for _ in range(2)] for each in sizes}
+    assert_as_one(on_ranks(2, tmp_path, through_memory, slots, cases), cases)
     # The words of the last launch are still there.
     assert all((one != MARK).any() for each in slots.values() for one in each)
-
-
-@pytest.mark.parametrize("spec", ["fused", "fused-head"])
-def test_the_same_seed_draws_the_same_tokens(spec: str) -> None:
-    sampling = SamplingSettings(temperature=0.9, top_k=30, top_p=0.9, seed=5)
-    check(2, "qwen3-biased", spec, DecodeWorkload(2, 6, 3, "fp32", sampling), **_EVEN)
