@@ -53,7 +53,8 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     and tiny on the CPU, `device` is CUDA if available, `dtype` bf16 on CUDA and fp32 on the CPU,
     `context` the prompt's length, or 128 without a prompt. Without `sampling`, or at temperature 0,
     decoding is greedy. Captured windows are written below `trace_dir`; if it is empty, the app's
-    link makes a temporary folder.
+    link makes a temporary folder. `tp` ranks decode together; with `ep` each holds whole experts,
+    else a part of every one.
     """
 
     variant: str
@@ -61,6 +62,8 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     device: str | None = None
     trace_dir: str = ""
     trust_remote_code: bool = False
+    tp: int = 1
+    ep: bool = False
 
 
 def settings_of(config: WorkerConfig) -> Settings:
