@@ -27,8 +27,9 @@ from decodescope.variants.parallel.ranks import Ranks
 # seconds while they compile.
 SILENT_S = 18.0
 _LOOK_S = 0.5
-# How long the rank that reports has to do so before the launcher ends it for the end of another.
-_GRACE_S = 2.0
+# A rank that ends for another leaves first only where no launcher ends it: the launcher would end
+# the one that reports for that, and taking torch apart takes it seconds.
+_GRACE_S = 10.0
 _FAILURE, _GONE = "failure", b"left"
 
 
