@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 import torch
@@ -14,6 +15,7 @@ from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
+from decodescope.variants.parallel.vocabulary import Vocabulary, vocabulary_of
 from decodescope.variants.steps.annotations import LayerRanges
 
 TokenChoice = Callable[[torch.Tensor, int], torch.Tensor]
@@ -52,7 +54,8 @@ class DecodeStep(ABC):
         self._model = loaded.model
         self._workload = workload
         self._ranges = ranges or LayerRanges(None)
-        self._choose = token_choice(workload, loaded.model.device)
+        self._vocabulary = vocabulary_of(loaded.model)
+        self._choose = token_choice(workload, loaded.model.device, self._vocabulary)
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
         # The ids that follow the prompt. All are kept, so that any step can be repeated.
         self._ids: list[torch.Tensor] = []
@@ -71,8 +74,9 @@ class DecodeStep(ABC):
     def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """Decode `ids` [batch] at `position`, which the base class moves on afterwards.
 
-        Returns the next ids [batch] and the logits [batch, vocabulary]. The logits are read only if
-        the step is `forced`: `ids` are then not those of the last step, but the caller's.
+        Returns the next ids [batch] and the logits [batch, vocabulary], of several ranks those of
+        this one's tokens. The logits are read only if the step is `forced`: `ids` are then not
+        those of the last step, but the caller's.
         """
 
     @abstractmethod
@@ -140,7 +144,7 @@ class DecodeStep(ABC):
         following, logits = self._advance(self._ids[-1], forced=True)
         self._ids.append(following)
         self.position += 1
-        return logits.to(self._model.dtype, copy=True)
+        return self._vocabulary.whole(logits).to(self._model.dtype, copy=True)
 
     def reset(self, position: int) -> None:
         """Rewind so that the next step decodes at `position` again (prompt length or later).
@@ -206,8 +210,11 @@ class DecodeStep(ABC):
             )
 
 
-def token_choice(workload: DecodeWorkload, device: torch.device) -> TokenChoice:
-    """A function of logits [batch, vocabulary] and the position of the token that gave them.
+def token_choice(
+    workload: DecodeWorkload, device: torch.device, vocabulary: Vocabulary
+) -> TokenChoice:
+    """A function of logits [batch, vocabulary] and the position of the token that gave them; of
+    several ranks each gives those of its own tokens, and gets the choice of all.
 
     It returns a new tensor of ids int64 [batch] and does not wait for the device. Drawn tokens
     depend on logits, position and seed alone, so a repeated step draws the same tokens.
@@ -217,11 +224,12 @@ def token_choice(workload: DecodeWorkload, device: torch.device) -> TokenChoice:
     """
     sampling = workload.sampling
     if sampling is None:
-        return lambda logits, position: logits.argmax(-1)
+        return lambda logits, position: vocabulary.likeliest(logits)
     if device.type == "cuda":
-        return _kernel_choice(sampling, workload.batch, device)
-    options = asdict(sampling)
-    return lambda logits, position: choose_reference(logits, position, **options)
+        draw = _kernel_choice(sampling, workload.batch, device)
+    else:
+        draw = partial(choose_reference, **asdict(sampling))
+    return lambda logits, position: draw(vocabulary.whole(logits), position)
 
 
 def _kernel_choice(sampling: SamplingSettings, batch: int, device: torch.device) -> TokenChoice:

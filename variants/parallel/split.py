@@ -1,0 +1,188 @@
+"""The split of a model over ranks, from the names of its modules.
+
+Decoders of transformers name the same part alike, so the rules here hold for families that have no
+entry: QKV and gate/up are cut by rows, between heads; O and down by columns, and what they give is
+summed over the ranks; experts by slices of each, or between experts; the head by rows. Router,
+norms and tables are on every rank. A model with a part of another name is refused.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.mxfp4 import BLOCK
+from decodescope.variants.model.experts import EXPERTS
+from decodescope.variants.model.quantized_weights import Mxfp4Experts, QuantizedMatrix
+from decodescope.variants.parallel.cuts import Block, Cut, Once, Split
+from decodescope.variants.parallel.ranks import Ranks
+
+HEAD = "lm_head"
+# Codes of 4 bits that a word of `Mxfp4Experts` holds.
+_PER_WORD = 8
+# Rows of heads: Q's, K's or V's, in their order.
+_HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks": "q"}
+# How many times the MLP's width in rows.
+_WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
+_WHOLE = ("gate", "router", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
+_HEAD_FIELDS = ("num_attention_heads",)
+_KV_FIELDS = ("num_key_value_heads", "num_global_key_value_heads")
+_WIDTH_FIELDS = (
+    "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size",
+)  # fmt: skip
+
+
+def split_model(name: str, model: Any, ranks: Ranks, ep: bool = False) -> Split:
+    """The split of a whole `model`, which may be without memory; with `ep`, of whole experts.
+
+    Raises:
+        ModelError: the ranks do not divide what is cut (names the field of config.json), or the
+            model has parts that are not known.
+    """
+    cuts: dict[str, Cut | Once] = {}
+    layers = getattr(getattr(model, "model", None), "layers", ())
+    refused = _Refusal(name, model.config.get_text_config(decoder=True), ranks)
+    if not layers or not isinstance(getattr(model, HEAD, None), nn.Module):
+        raise refused.unknown("its layers and head")
+    for number, layer in enumerate(layers):
+        for key, cut in _layer_cuts(layer, ep, refused):
+            cuts[f"model.layers.{number}.{key}"] = cut
+    head = model.get_submodule(HEAD)
+    vocabulary = Block(_shape(head)[0], uneven=True)
+    refused.require(vocabulary, ("vocab_size",), "so many")
+    for key in _tensors(head):
+        cuts[f"{HEAD}.{key}"] = Cut(0, (vocabulary,))
+    tied = getattr(head, "weight", head) is getattr(model.model.embed_tokens, "weight", None)
+    return Split(ranks, cuts, tied)
+
+
+class _Refusal:
+    """Errors for one model."""
+
+    def __init__(self, name: str, config: Any, ranks: Ranks) -> None:
+        self._name = name
+        self._config = config.to_dict()
+        self._size = ranks.size
+
+    def unknown(self, what: str) -> ModelError:
+        return ModelError(
+            f"{self._name}: a model of type {self._config['model_type']} cannot be split over "
+            f"ranks: {what}; run it without --tp"
+        )
+
+    def require(
+        self, block: Block, fields: tuple[str, ...], allowed: str, whole: bool = True
+    ) -> None:
+        """Refuse a `block` that the ranks do not divide; `whole`: nor may it be repeated.
+
+        `fields` are the names that its number of units may have in config.json."""
+        if block.splits(self._size) and (block.uneven or not whole or block.units >= self._size):
+            return
+        held = [each for each in fields if self._config.get(each) == block.elements]
+        units = "" if block.size == 1 else f" in blocks of {block.size}"
+        raise ModelError(
+            f"{self._name}: {next(iter(held), fields[0])} {block.elements}{units} cannot be split "
+            f"over {self._size} ranks (only {allowed}); choose another --tp"
+        )
+
+
+def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, Cut | Once]]:
+    attention = getattr(layer, "self_attn", None)
+    if attention is None or not hasattr(attention, "num_key_value_groups"):
+        raise refused.unknown("a layer has no attention with heads")
+    heads = _heads(attention, refused)
+    for path, module in layer.named_modules():
+        owner, _, leaf = path.rpartition(".")
+        names = _tensors(module)
+        if not names or owner.rpartition(".")[2] == "experts":
+            continue
+        cuts: dict[str, Cut | Once] = {}
+        if leaf == "experts":
+            cuts = dict(_expert_cuts(module, ep, refused))
+        elif path == "self_attn":
+            cuts = {key: _rows_of_heads(key, heads, 1) for key in names if key in _HEADS}
+        elif getattr(module, "packing", None) is not None:
+            raise refused.unknown(f"{path} has weights of 4 bits")
+        elif leaf in _HEADS:
+            cuts = dict.fromkeys(names, _rows_of_heads(leaf, heads, attention.head_dim))
+        elif leaf in _WIDTHS:
+            width = _width(_shape(module)[0] // _WIDTHS[leaf], refused)
+            cuts = dict.fromkeys(names, Cut(0, (width,) * _WIDTHS[leaf]))
+        elif leaf == "o_proj":
+            cuts = _summed(names, Block(heads["q"].units, attention.head_dim))
+        elif leaf == "down_proj":
+            cuts = _summed(names, _width(_shape(module)[1], refused))
+        elif leaf in ("q_norm", "k_norm") and _shape(module) != (attention.head_dim,):
+            raise refused.unknown(f"{path} norms all heads at once")
+        elif "norm" in leaf or leaf in _WHOLE:
+            continue
+        if not cuts:
+            raise refused.unknown(f"{path or 'a layer'} has {names[0]}, which has no place")
+        yield from ((f"{path}.{key}", cut) for key, cut in cuts.items())
+
+
+def _summed(names: tuple[str, ...], columns: Block) -> dict[str, Cut | Once]:
+    cuts: dict[str, Cut | Once] = {"weight": Cut(1, (columns,))}
+    return cuts | {"bias": Once()} if "bias" in names else cuts
+
+
+def _heads(attention: Any, refused: _Refusal) -> dict[str, Block]:
+    """The heads of Q and of K and V, as units of one element."""
+    queries = Block(_shape(attention.o_proj)[1] // int(attention.head_dim))
+    keys = Block(queries.units // int(attention.num_key_value_groups))
+    refused.require(queries, _HEAD_FIELDS, "multiples of the ranks")
+    refused.require(keys, _KV_FIELDS, "multiples and divisors of the ranks", whole=False)
+    return {"q": queries, "k": keys, "v": keys}
+
+
+def _rows_of_heads(leaf: str, heads: dict[str, Block], head_dim: int) -> Cut:
+    return Cut(0, tuple(Block(heads[each].units, head_dim) for each in _HEADS[leaf]))
+
+
+def _width(elements: int, refused: _Refusal, size: int = 1) -> Block:
+    """The width of an MLP, in units of so many elements."""
+    width = Block(elements // size, size)
+    refused.require(width, _WIDTH_FIELDS, "multiples of the ranks")
+    return width
+
+
+def _expert_cuts(experts: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, Cut | Once]]:
+    """Of the stacked `experts`: [experts, rows, columns], or with rows and columns exchanged."""
+    names = set(_tensors(experts)) | {
+        key for key, module in experts.named_children() if _is_held(module)
+    }
+    if not {"gate_up_proj", "down_proj"} <= names:
+        raise refused.unknown("its experts are not stacked")
+    if ep:
+        count = Block(int(experts.num_experts))
+        refused.require(count, EXPERTS, "multiples of the ranks")
+        yield from ((key, Cut(0, (count,))) for key in names)
+        return
+    transposed = bool(getattr(experts, "is_transposed", False))
+    down = experts.down_proj
+    if isinstance(down, Mxfp4Experts):
+        width = _width(down.data.shape[2] * _PER_WORD, refused, BLOCK)
+    else:
+        width = _width(down.shape[1 if transposed else 2], refused)
+    interleaved = not getattr(experts, "is_concatenated", True)
+    rows = (Block(width.units, 2 * width.size),) if interleaved else (width, width)
+    yield "gate_up_proj", Cut(2 if transposed else 1, rows)
+    yield "down_proj", Cut(1 if transposed else 2, (width,))
+    if "gate_up_proj_bias" in names:
+        yield "gate_up_proj_bias", Cut(1, rows)
+        yield "down_proj_bias", Once()
+
+
+def _is_held(module: Any) -> bool:
+    return isinstance(module, QuantizedMatrix)
+
+
+def _tensors(module: Any) -> tuple[str, ...]:
+    """The names of the tensors of `module` itself, a quantised matrix as its parameter."""
+    names = tuple(key for key, _ in module.named_parameters(recurse=False))
+    return ("weight", *names) if _is_held(module) else names
+
+
+def _shape(module: Any) -> tuple[int, ...]:
+    return tuple((module.data if _is_held(module) else module.weight).shape)

@@ -1,0 +1,54 @@
+"""The vocabulary over ranks: each makes the logits of some tokens, and all choose the same one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from decodescope.variants.parallel.cuts import Cut, split_of
+from decodescope.variants.parallel.ranks import ALONE, Ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """`size` tokens. Each of the `ranks` has the logits of a `share` of them, the last one of those
+    that are left."""
+
+    ranks: Ranks = ALONE
+    size: int = 0
+
+    @property
+    def share(self) -> int:
+        return -(-self.size // self.ranks.size)
+
+    def whole(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits [batch, size] of all ranks, from this rank's [batch, tokens]."""
+        if self.ranks.alone:
+            return logits
+        padded = torch.nn.functional.pad(logits, (0, self.share - logits.shape[1])).contiguous()
+        every = padded.new_empty(self.ranks.size, *padded.shape)
+        dist.all_gather_into_tensor(every, padded)
+        return every.transpose(0, 1).flatten(1)[:, : self.size]
+
+    def likeliest(self, logits: torch.Tensor) -> torch.Tensor:
+        """The token of the largest logit of all ranks, int64 [batch], the first of equal ones.
+
+        Only each rank's largest logit and its token are exchanged.
+        """
+        if self.ranks.alone:
+            return logits.argmax(-1)
+        value, token = logits.max(-1)
+        # float64 has both exactly.
+        mine = torch.stack((value.double(), token.double() + self.ranks.rank * self.share))
+        every = mine.new_empty(self.ranks.size, *mine.shape)
+        dist.all_gather_into_tensor(every, mine)
+        values, tokens = every.unbind(1)
+        return tokens.gather(0, values.argmax(0, keepdim=True))[0].long()
+
+
+def vocabulary_of(model: Any) -> Vocabulary:
+    """That of a model, sharded or not."""
+    split = split_of(model)
+    cut = split.cuts.get("lm_head.weight")
+    return Vocabulary(split.ranks, cut.blocks[0].units) if isinstance(cut, Cut) else Vocabulary()
