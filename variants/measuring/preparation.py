@@ -31,6 +31,7 @@ from decodescope.variants.model.quantized_weights import quantization_of, quanti
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.parallel.ranks import ALONE, Ranks
+from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.registry import find_variant, require_runnable
 
 # Loading takes more than the weights for a while.
@@ -93,6 +94,7 @@ def prepare(
         request.variant.spec,
         files,
     )
+    shard_model(loaded.model, ranks, config.ep, source.name)
     loaded = replace(loaded, ranks=ranks)
     load_ns = perf_counter_ns() - started_ns
     return _prepared(config, request, loaded, load_ns)

@@ -78,9 +78,7 @@ def run_variant(
     reference = try_reference(step, subject, prompt, session, say)
     say(f"decoding {prepared.workload.new_tokens} tokens")
     with WorkFolder() as folder:
-        # Of several ranks it goes to rank 0, maybe on another host.
-        compressed = not ranks.alone or (trace_path is not None and trace_path.suffix == ".gz")
-        path = Path(folder, f"window.json{'.gz' if compressed else ''}")
+        path = Path(folder, "window.json" + ("" if trace_path is None else trace_path.suffix))
         measured = measure_run(step, subject, prompt, session, path, reference)
         windows = gather_windows(path, ranks)
         if ranks.rank:

@@ -61,14 +61,17 @@ def launch(size: int, module: str, arguments: Sequence[str]) -> int:
         try:
             elastic_launch(config, sys.executable)("-P", "-m", module, *arguments)
         except ChildFailedError as error:
-            return _reported(error.failures, size, folder)
+            return _reported(error.failures, size, folder, "--debug" in arguments)
         except SignalException as error:
             return 128 + int(error.sigval)
     return 0
 
 
-def _reported(failures: "Mapping[int, ProcessFailure]", size: int, folder: Path) -> int:
-    """The exit code of the rank that failed, and its line on stderr unless rank 0 wrote it.
+def _reported(
+    failures: "Mapping[int, ProcessFailure]", size: int, folder: Path, debug: bool
+) -> int:
+    """The exit code of the rank that failed, and its line on stderr unless rank 0 wrote it; to
+    `debug`, all that it wrote.
 
     A rank that failed by itself has an exit code of its own, and said why; without one, a rank was
     killed from outside. The rest were ended by SIGTERM.
@@ -77,8 +80,11 @@ def _reported(failures: "Mapping[int, ProcessFailure]", size: int, folder: Path)
     told = [line for written in lines.values() for line in written if line.startswith(ERROR_PREFIX)]
     rank = min(failures, key=lambda rank: (_cause(failures[rank].exitcode), rank))
     code = failures[rank].exitcode
+    if debug and rank:
+        sys.stderr.writelines(f"{line}\n" for line in lines[rank])
+    elif told:
+        sys.stderr.write(f"{told[0]}\n")
     if told or (code > 0 and not rank):
-        sys.stderr.writelines(f"{line}\n" for line in told[:1])
         return code if code > 0 else MissingRequirement.exit_code
     last = f"; its last output: {lines[rank][-1]}" if lines[rank] else ""
     sys.stderr.write(

@@ -28,7 +28,7 @@ class Vocabulary:
             return logits
         padded = torch.nn.functional.pad(logits, (0, self.share - logits.shape[1])).contiguous()
         every = padded.new_empty(self.ranks.size, *padded.shape)
-        dist.all_gather_into_tensor(every, padded)
+        dist.all_gather(list(every), padded)
         return every.transpose(0, 1).flatten(1)[:, : self.size]
 
     def likeliest(self, logits: torch.Tensor) -> torch.Tensor:
@@ -42,7 +42,7 @@ class Vocabulary:
         # float64 has both exactly.
         mine = torch.stack((value.double(), token.double() + self.ranks.rank * self.share))
         every = mine.new_empty(self.ranks.size, *mine.shape)
-        dist.all_gather_into_tensor(every, mine)
+        dist.all_gather(list(every), mine)
         values, tokens = every.unbind(1)
         return tokens.gather(0, values.argmax(0, keepdim=True))[0].long()
 
