@@ -14,13 +14,18 @@ def rank_path(path: Path, rank: int) -> Path:
     return path.with_name(f"{name}.rank{rank}{dot}{ending}")
 
 
+def rank_files(path: Path, size: int) -> list[Path]:
+    """The files of `size` ranks that stand for `path`: itself for one rank."""
+    return [path] if size == 1 else [rank_path(path, rank) for rank in range(size)]
+
+
 def gather_windows(path: Path, ranks: Ranks) -> list[Path]:
     """The files of all ranks on rank 0, of which each has written `path`; none on the others. They
     come as bytes, because ranks on other hosts have other files."""
     if ranks.alone:
         return [path]
     windows = to_rank_0(path.read_bytes(), ranks)
-    files = [rank_path(path, rank) for rank in range(len(windows))]
+    files = rank_files(path, ranks.size) if windows else []
     for file, window in zip(files, windows, strict=True):
         file.write_bytes(window)
     return files
@@ -32,10 +37,7 @@ def keep_windows(windows: Sequence[Path], trace_path: Path) -> list[Path]:
     Raises:
         InputError: one cannot be written.
     """
-    if len(windows) == 1:
-        kept = [trace_path]
-    else:
-        kept = [rank_path(trace_path, rank) for rank in range(len(windows))]
+    kept = rank_files(trace_path, len(windows))
     for window, file in zip(windows, kept, strict=True):
         write_atomically(file, window.read_bytes())
     return kept

@@ -54,9 +54,11 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
 def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
     """The report of one process; if several ranks are asked for, this one becomes their launcher."""
     from decodescope.variants.parallel.launcher import become_launcher
+    from decodescope.variants.registry import find_variant, require_split
 
     config = _asked(options, trace)
     if config.tp > 1:
+        require_split(find_variant(config.variant), config.tp)
         become_launcher(config.tp, "decodescope", sys.argv[1:])
     with progress(piped=False) as show, library_output_to_stderr():
         from decodescope.variants.measuring.run import run_variant
