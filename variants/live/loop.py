@@ -149,10 +149,12 @@ class LiveLoop:
         info = self._session.capture(self._variant, step, plan, self._decoding.step_ns, path)
         self._decoding.count(plan.total)
         paths = gather_windows(path, self._ranks)
-        self._files.written(paths or [path])
+        self._files.written(paths)
         if paths:
-            names = tuple(map(str, paths))
-            self._channel.send(TraceReady(names[0], info, requested, names[1:]))
+            first, *others = map(str, paths)
+            # Those of a CPU have no common clock.
+            shown = tuple(others) if info.device == "cuda" else ()
+            self._channel.send(TraceReady(first, info, requested, shown))
 
     def _obey(self, messages: list[AppMessage]) -> None:
         """Obey the app's messages; of several switches or settings only the last counts."""

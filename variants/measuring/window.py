@@ -100,6 +100,7 @@ def capture_info(
         kernel_floor_ns=subject.kernel_floor_ns,
         flops_per_step=sum(map(flops.at, positions)) // plan.steps,
         lead_steps=plan.lead,
+        tp=loaded.ranks.size,
     )
 
 

@@ -20,14 +20,15 @@ def rank_files(path: Path, size: int) -> list[Path]:
 
 
 def gather_windows(path: Path, ranks: Ranks) -> list[Path]:
-    """The files of all ranks on rank 0, of which each has written `path`; none on the others. They
-    come as bytes, because ranks on other hosts have other files."""
+    """The files of all ranks on rank 0, none on the others; each has written `path`, which is moved.
+    They come as bytes, because ranks on other hosts have other files."""
     if ranks.alone:
         return [path]
     windows = to_rank_0(path.read_bytes(), ranks)
     files = rank_files(path, ranks.size) if windows else []
     for file, window in zip(files, windows, strict=True):
         file.write_bytes(window)
+    path.unlink()
     return files
 
 

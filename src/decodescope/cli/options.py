@@ -165,6 +165,18 @@ def checkpoint_files(model: str | None) -> list[Path]:
     return [path for pattern in _CHECKPOINT_FILES for path in folder.glob(pattern)]
 
 
+def refuse_ranks(command: str) -> None:
+    """Refuse a command that starts ranks itself in a process that is one already.
+
+    Raises:
+        InputError: it was started by torchrun, or another launcher.
+    """
+    from decodescope.variants.parallel.place import is_rank
+
+    if is_rank(os.environ):
+        raise InputError(f"{command}: starts its ranks itself; use --tp N in place of torchrun")
+
+
 def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
     """The values of the options above as one structure; a command need not have all of them.
 
