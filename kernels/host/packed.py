@@ -23,10 +23,11 @@ _E4M3_SHARES = (1.0, 0.9, 0.8, 1.1, 1.25, 1.5)
 
 
 def quantized_groups(
-    matrix: torch.Tensor, packing: Packing
+    matrix: torch.Tensor, packing: Packing, largest: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """`matrix` float32 [rows, columns] as words int32 [rows, width], and the rows' scales, float32
-    [rows], of a format that has them. Takes 40 bytes of temporary memory for each element.
+    """`matrix` float32 [rows, columns], its rows with these `largest` magnitudes, as words int32
+    [rows, width], and the rows' scales, float32 [rows], of a format that has them. Takes 40 bytes
+    of temporary memory for each element.
 
     Raises:
         ValueError: weights beyond the largest scale; names their row.
@@ -34,7 +35,7 @@ def quantized_groups(
     values = torch.nn.functional.pad(matrix, (0, packing.padded - packing.columns))
     row_scale: torch.Tensor | None = None
     if packing.format.row_scaled:
-        row_scale = values.abs().amax(dim=1) / (_MOST_E2M1 * _MOST_E4M3)
+        row_scale = largest / (_MOST_E2M1 * _MOST_E4M3)
         row_scale = torch.where(row_scale < torch.finfo(torch.float32).tiny, 1.0, row_scale)
         values = values / row_scale[:, None]
     groups = torch.nn.functional.pad(values, (0, packing.groups * packing.group - packing.padded))

@@ -163,10 +163,14 @@ def largest_value(dtype: torch.dtype) -> float:
 
 
 def quantized_rows(
-    matrix: torch.Tensor, format: NarrowFormat, scaled: bool = True
+    matrix: torch.Tensor,
+    format: NarrowFormat,
+    scaled: bool = True,
+    largest: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """`matrix` [rows, columns] as elements of `format` and scales, float32 [rows]; of 4 bits as
-    `packed.quantized_groups` says.
+    `packed.quantized_groups` says. Of columns of a wider matrix, `largest` float32 [rows] are the
+    largest magnitudes of its whole rows.
 
     A row of zeros has scale 1. With `scaled` off there are no scales (None) and every element is
     rounded as it is; values beyond the format's largest one become that one. Takes 8 bytes of
@@ -183,12 +187,12 @@ def quantized_rows(
     if format == "int8" and not scaled:
         raise ValueError("int8 without scales: most weights are far below 1 and would become 0")
     values = matrix.float()
-    largest = values.abs().amax(dim=1)
+    largest = values.abs().amax(dim=1) if largest is None else largest
     if not bool(largest.isfinite().all()):
         row = int((~largest.isfinite()).nonzero()[0])
         raise ValueError(f"row {row} of the weights holds NaN or an infinity")
     if (packing := packing_of(format, int(matrix.shape[1]))) is not None:
-        return quantized_groups(values, packing)
+        return quantized_groups(values, packing, largest)
     dtype = NARROW_DTYPES[cast(ByteFormat, format)]
     most = largest_value(dtype)
     scale: torch.Tensor | None = None

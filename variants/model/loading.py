@@ -36,9 +36,8 @@ from decodescope.variants.model.checkpoint import (
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.hub import fetch_weights, find_config
+from decodescope.variants.model.quantization import Quantization, Stored
 from decodescope.variants.model.quantized_weights import (
-    Quantization,
-    Stored,
     is_quantized,
     quantized_formats,
     weight_tensors,
@@ -51,7 +50,9 @@ from decodescope.variants.model.stored_quantization import (
 )
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
+from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.parallel.ranks import ALONE, Ranks
+from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.spec import VariantSpec
 
 if TYPE_CHECKING:
@@ -169,8 +170,11 @@ def load_model(
     workload: DecodeWorkload | None = None,
     spec: VariantSpec | None = None,
     files: ModelFiles | None = None,
+    ranks: Ranks = ALONE,
+    ep: bool = False,
 ) -> LoadedModel:
-    """Load `source` onto `device` in `dtype`.
+    """Load `source` onto `device` in `dtype`; of several `ranks` the part of this one, with whole
+    experts if `ep` (`shard_model`).
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
     8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
@@ -179,7 +183,8 @@ def load_model(
 
     Raises:
         ModelError: an unreadable or incomplete checkpoint, weights that are not finite, no causal
-            language model with a KV cache, or fewer positions than `workload` needs.
+            language model with a KV cache, fewer positions than `workload` needs, or a model that
+            cannot be split over `ranks`.
         InputError: a checkpoint that needs custom code, without `trust_remote_code`.
         MissingRequirement: not found, no network and not cached, or `workload` does not fit in
             memory. As all that needs no weights, it is found before any are loaded.
@@ -192,27 +197,37 @@ def load_model(
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
         if source.folder is not None:
-            quantized = _check_files(source, files, skeleton, source.folder)
+            quantized = _check_files(source, files, skeleton, source.folder, ranks)
+        part = _part(source.name, skeleton, ranks, ep)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
-            weight_bytes, counted_spec = model_bytes(skeleton), spec
+            weight_bytes, counted_spec = model_bytes(part), spec
             if declared and source.hub_id is not None:
                 weight_bytes = 0
                 counted_spec = spec and replace(
                     spec, weight_format=None, head16=False, embedding8=False
                 )
-            require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
+            require_memory(source.name, part, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
-            model = build_random(source.preset.config, device, torch_dtype(dtype))
+            model = build_random(source.preset.config, device, torch_dtype(dtype), ranks, ep)
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, folder)
+            quantized = _check_files(source, files, skeleton, folder, ranks)
+            part = _part(source.name, skeleton, ranks, ep)
             if quantized is not None and workload is not None:
-                weight_bytes = model_bytes(skeleton)
-                require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
-        return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
+                require_memory(source.name, part, workload, device, model_bytes(part), spec)
+        return _load_checkpoint(source, files, part, quantized, device, trust_remote_code)
+
+
+def _part(name: str, skeleton: Any, ranks: Ranks, ep: bool) -> Any:
+    """What this rank holds of a model without memory."""
+    if ranks.alone:
+        return skeleton
+    part = deepcopy(skeleton)
+    shard_model(part, ranks, ep, name)
+    return part
 
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
@@ -243,9 +258,8 @@ def loaded_model(
         model.set_attn_implementation("eager")
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     formats = quantized_formats(model)
-    return LoadedModel(
-        model, tokenizer, weights, name, limit, findings, formats, model_bytes(model)
-    )
+    held, ranks = model_bytes(model), split_of(model).ranks
+    return LoadedModel(model, tokenizer, weights, name, limit, findings, formats, held, ranks)
 
 
 def _skeleton(
@@ -291,24 +305,27 @@ def _is_decoder(config: Any) -> bool:
 
 
 def _check_files(
-    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path
+    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path, ranks: Ranks
 ) -> "QuantizedCheckpoint | None":
-    """Compare the files with `skeleton`; its 8-bit matrices, if they are loaded as they are."""
+    """Compare the files with `skeleton`; the checkpoint, if it is loaded tensor by tensor: because
+    of 8-bit matrices, which are loaded as they are, or because ranks load parts."""
+    from decodescope.variants.model.quantized_loading import QuantizedCheckpoint, find_quantized
+
     tensors = stored_tensors(folder)
-    if unsupported_quantization(files.config) is not None:
+    if (reason := unsupported_quantization(files.config)) is not None:
+        if not ranks.alone:
+            raise ModelError(f"{source.name}: ranks cannot load {reason}; run it without --tp")
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
-    quantized = None
+    checkpoint = None if ranks.alone else QuantizedCheckpoint(tensors, {}, False, plain=True)
     if holds_quantized(files.config, tensors):
-        from decodescope.variants.model.quantized_loading import find_quantized
-
         # Before the shapes are compared, because packed weights have other shapes too.
         with broken_checkpoint(source.name):
-            quantized = find_quantized(source.name, files.config, skeleton, tensors)
+            checkpoint = find_quantized(source.name, files.config, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
     shapes = {key: stored.shape for key, stored in tensors.items()}
     require_experts(source.name, skeleton, shapes)
-    return quantized
+    return checkpoint
 
 
 def _load_checkpoint(

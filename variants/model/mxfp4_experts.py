@@ -22,15 +22,15 @@ _RANDOM_SCALES = 119, 122
 _LARGEST_SCALE = 160
 
 
-def place_packed(model: nn.Module, device: str = "meta") -> None:
-    """Put `Mxfp4Experts` without values in the place of the experts' parameters of `model`."""
+def place_packed(model: nn.Module) -> None:
+    """Put `Mxfp4Experts` without memory in the place of the experts' parameters of `model`."""
     for module in model.modules():
         for name in stacked_experts(module):
             weight = getattr(module, name)
             experts, columns, rows = weight.shape
             delattr(module, name)
-            words = torch.empty(experts, rows, columns // 8, dtype=torch.int32, device=device)
-            scales = torch.empty(experts, rows, columns // BLOCK, dtype=torch.uint8, device=device)
+            words = torch.empty(experts, rows, columns // 8, dtype=torch.int32, device="meta")
+            scales = torch.empty(experts, rows, columns // BLOCK, dtype=torch.uint8, device="meta")
             setattr(module, name, Mxfp4Experts(words, scales, weight.dtype))
 
 
@@ -40,11 +40,17 @@ def packed_experts(model: nn.Module) -> Iterator[tuple[str, Mxfp4Experts]]:
             yield name, module
 
 
-def fill_random(experts: Mxfp4Experts, generator: torch.Generator) -> None:
-    """Draw every code with the same probability, and small scales."""
+def drawn_packed(experts: Mxfp4Experts, generator: torch.Generator) -> Mxfp4Experts:
+    """Experts of this shape on the generator's device: every code with the same probability, and
+    small scales."""
     assert experts.scale is not None
-    experts.data.random_(-(2**31), 2**31, generator=generator)
-    experts.scale.random_(*_RANDOM_SCALES, generator=generator)
+    data, scale = (
+        torch.empty_like(tensor, device=generator.device)
+        for tensor in (experts.data, experts.scale)
+    )
+    data.random_(-(2**31), 2**31, generator=generator)
+    scale.random_(*_RANDOM_SCALES, generator=generator)
+    return Mxfp4Experts(data, scale, experts.dtype)
 
 
 def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredTensor]) -> None:

@@ -1,20 +1,21 @@
-"""Loads a checkpoint whose matrices have 8 bits, without the package that wrote it.
+"""Loads a checkpoint tensor by tensor: one whose matrices have 8 bits, without the package that
+wrote it, or one rank's part.
 
 transformers would cast such weights and drop their scales, or ask for that package and a GPU.
 """
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 
 from decodescope.analyzer.schema.report import Finding
+from decodescope.kernels.host.mxfp4 import BLOCK
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
+from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.mxfp4_experts import (
     BLOCKS,
     SCALES,
@@ -31,11 +32,16 @@ from decodescope.variants.model.quantized_tensors import (
     row_scales,
 )
 from decodescope.variants.model.quantized_weights import QuantizedLinear
+from decodescope.variants.model.stored_names import Names, stored_names
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     quantizes_activations,
     stores_mxfp4,
 )
+from decodescope.variants.model.tensor_reader import TensorReader
+from decodescope.variants.parallel.cuts import Cut, split_of
+from decodescope.variants.parallel.shard import tie_head
+from decodescope.variants.parallel.split import HEAD_WEIGHT
 
 QUANTIZED_CHECKPOINT = "quantized_checkpoint"
 
@@ -47,12 +53,13 @@ _COMPUTED = "rotary_emb.inv_freq"
 class QuantizedCheckpoint:
     """The tensors of a checkpoint, and which of them are 8-bit matrices, by Linear layer.
 
-    `activations`: config.json asks for activations of 8 bits too.
+    `activations`: config.json asks for activations of 8 bits too. `plain`: it has no such matrices.
     """
 
     tensors: Mapping[str, StoredTensor]
     matrices: Mapping[str, NarrowMatrix]
     activations: bool
+    plain: bool = False
 
 
 def find_quantized(
@@ -81,7 +88,8 @@ def find_quantized(
 def load_quantized(
     name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, device: str
 ) -> tuple[Finding, ...]:
-    """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`.
+    """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`; if it is
+    one rank's part (`shard_model`), only that part is read.
 
     8-bit matrices are read as they are, all else in the dtype of the skeleton. One tensor at a time
     is read, so memory is that of the model and one tensor. Returns what is unusual about the
@@ -90,40 +98,67 @@ def load_quantized(
     Raises:
         ModelError: tensors are missing, have another shape, or hold values that are no numbers.
     """
+    split = split_of(skeleton)
     tensors, matrices = checkpoint.tensors, checkpoint.matrices
-    findings = _require_whole(name, skeleton, checkpoint)
-    with _Reader(tensors, device) as reader:
+    experts = expert_counts(skeleton.config)[0]
+    names = {key: stored_names(key, tensors, experts) for key in skeleton.state_dict()}
+    if split.tied:
+        names.pop(HEAD_WEIGHT)
+    findings = _require_whole(name, skeleton, checkpoint, names)
+    with TensorReader(tensors, device) as reader:
         for key, matrix in matrices.items():
-            module = skeleton.get_submodule(key)
-            module.data = reader.read(matrix.data)
-            if matrix.scale is not None:
-                stored = reader.read(matrix.scale)
-                module.scale = row_scales(name, matrix.scale, stored, matrix.rows)
-            require_usable(name, matrix.data, module.data, module.scale, skeleton.dtype)
-        for key, experts in packed_experts(skeleton):
-            blocks, scales = (reader.read(f"{key}{end}") for end in (BLOCKS, SCALES))
-            fill_stored(name, key, experts, blocks, scales)
+            _read_matrix(name, skeleton, key, matrix, reader)
+        for key, held in packed_experts(skeleton):
+            cut = split.cuts.get(key)
+            part = None
+            if isinstance(cut, Cut):
+                part = partial(cut.exchanged.in_groups(BLOCK).of, ranks=split.ranks)
+            blocks, scales = (reader.read(f"{key}{end}", part=part) for end in (BLOCKS, SCALES))
+            fill_stored(name, key, held, blocks, scales)
         expected = skeleton.state_dict()
         state = {
-            key: reader.read(key, value.dtype) for key, value in expected.items() if key in tensors
+            key: reader.read_stacked(stored, expected[key].dtype, split.part(key))
+            if len(stored) > 1 or len(stored[0]) > 1
+            else reader.read(stored[0][0], expected[key].dtype, split.part(key))
+            for key, stored in names.items()
+            if stored
         }
     skeleton.load_state_dict(state, strict=False, assign=True)
-    skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
+    if split.tied:
+        tie_head(skeleton, split)
+    else:
+        skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
     compute_buffers(skeleton, device)
+    if checkpoint.plain:
+        return findings
     return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton))), *findings)
 
 
+def _read_matrix(
+    name: str, skeleton: Any, key: str, matrix: NarrowMatrix, reader: TensorReader
+) -> None:
+    split, module = split_of(skeleton), skeleton.get_submodule(key)
+    part = split.part(matrix.data)
+    module.data = reader.read(matrix.data, part=part)
+    if matrix.scale is not None:
+        module.scale = row_scales(name, matrix.scale, reader.read(matrix.scale), matrix.rows)
+        if part is not None and not split.cuts_columns(matrix.data, module.data.dim()):
+            module.scale = part(module.scale)
+    require_usable(name, matrix.data, module.data, module.scale, skeleton.dtype)
+
+
 def _require_whole(
-    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint
+    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names]
 ) -> tuple[Finding, ...]:
-    tensors = checkpoint.tensors
+    tensors, split = checkpoint.tensors, split_of(skeleton)
     expected = skeleton.state_dict()
     tied = skeleton.all_tied_weights_keys
     twins = tied | {source: target for target, source in tied.items()}
-    missing = {key for key in expected if key not in tensors and twins.get(key) not in tensors}
+    missing = {key for key, stored in names.items() if not stored and twins.get(key) not in tensors}
     matrices = checkpoint.matrices.values()
     used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
+    used |= {each for stored in names.values() for expert in stored for each in expert}
     unexpected = {
         key
         for key in tensors
@@ -131,13 +166,24 @@ def _require_whole(
     }
     mismatched = [
         (key,)
-        for key, value in expected.items()
-        if key in tensors and tensors[key].shape != tuple(value.shape)
+        for key, stored in names.items()
+        if stored and _shape(stored, tensors) != split.whole_shape(key, expected[key].shape)
     ]
     return require_complete(
         name,
         {"mismatched_keys": mismatched, "missing_keys": missing, "unexpected_keys": unexpected},
     )
+
+
+def _shape(stored: Names, tensors: Mapping[str, StoredTensor]) -> tuple[int, ...] | None:
+    """The shape of the tensor that is stored under these names; None if they do not fit."""
+    shapes = {tuple(tensors[each].shape for each in expert) for expert in stored}
+    first, *others = shapes.pop()
+    if len(stored) == 1 and not others:
+        return first
+    rows = sum(shape[0] for shape in (first, *others))
+    fit = not shapes and all(shape[1:] == first[1:] for shape in others)
+    return (len(stored), rows, *first[1:]) if fit else None
 
 
 def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
@@ -161,34 +207,22 @@ def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
     return Finding(QUANTIZED_CHECKPOINT, message)
 
 
-class _Reader(ExitStack):
-    """Reads tensors of a checkpoint onto `device`; its files stay open until the end."""
-
-    def __init__(self, tensors: Mapping[str, StoredTensor], device: str) -> None:
-        super().__init__()
-        self._tensors = tensors
-        self._device = device
-        self._files: dict[Path, Any] = {}
-
-    def read(self, key: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The tensor `key`, cast to `dtype`, in memory of its own."""
-        path = self._tensors[key].file
-        if path not in self._files:
-            self._files[path] = self.enter_context(safe_open(path, framework="pt"))
-        tensor: torch.Tensor = self._files[path].get_tensor(key)
-        # The tensor is a part of the mapped file.
-        return tensor.to(self._device, dtype or tensor.dtype, copy=True)
-
-
 def compute_buffers(model: nn.Module, device: str) -> None:
-    """Give memory to what no checkpoint holds, such as rotary frequencies, and compute it."""
+    """Give memory to what has none, such as rotary frequencies: what no checkpoint holds, and the
+    class of its module knows."""
     for module in model.modules():
-        buffers = {key: buffer for key, buffer in module._buffers.items() if buffer is not None}
-        absent = {key: buffer for key, buffer in buffers.items() if buffer.is_meta}
-        for key, buffer in absent.items():
-            module._buffers[key] = torch.empty_like(buffer, device=device)
-        # transformers computes the buffers of the modules that do not have this mark.
-        module._is_hf_initialized = not absent  # type: ignore[assignment]
+        held: tuple[dict[str, Any], ...] = module._parameters, module._buffers
+        absent = [
+            (tensors, key)
+            for tensors in held
+            for key, tensor in tensors.items()
+            if tensor is not None and tensor.is_meta
+        ]
         for parameter in module.parameters(recurse=False):
-            parameter._is_hf_initialized = True  # type: ignore[attr-defined]
+            parameter._is_hf_initialized = not parameter.is_meta  # type: ignore[attr-defined]
+        for tensors, key in absent:
+            empty = torch.empty_like(tensors[key], device=device)
+            tensors[key] = nn.Parameter(empty, False) if tensors is held[0] else empty
+        # transformers computes the tensors of the modules that do not have this mark.
+        module._is_hf_initialized = not absent  # type: ignore[assignment]
     model.initialize_weights()  # type: ignore[operator]

@@ -9,9 +9,8 @@ is tiny, and decides.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,12 +18,11 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host import mxfp4, packed
-from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
-from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
-from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
+from decodescope.kernels.host.packing import Packing
+from decodescope.kernels.host.weights import NARROW_DTYPES
+from decodescope.variants.model.quantization import Quantization, Stored, narrowed
+from decodescope.variants.parallel.cuts import split_of
 
-# The element type or the format of 4 bits, and whether rows have scales.
-Stored = tuple[torch.dtype | PackedFormat, bool]
 # Elements [..., rows, columns], their scales [..., rows] or None, a dtype, and the packing of
 # elements of 4 bits: W in that dtype.
 Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | None], torch.Tensor]
@@ -33,8 +31,6 @@ Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | No
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
 # transformers holds the matrices of all experts of a layer in one tensor.
 EXPERT_DIMENSIONS = 3
-# Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
-_BLOCK = 1 << 23
 
 
 class QuantizedMatrix(nn.Module):
@@ -215,36 +211,6 @@ def scaled(
     return values if scale is None else values.mul_(scale.unsqueeze(-1))
 
 
-@dataclass(frozen=True, slots=True)
-class Quantization:
-    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
-    `head`, and the embedding table with `embedding`. Without `scaled` every scale is 1."""
-
-    format: NarrowFormat
-    scaled: bool = True
-    head: bool = True
-    embedding: bool = False
-
-    @property
-    def stored(self) -> Stored:
-        for name, packed_format in PACKED_FORMATS.items():
-            if name == self.format:
-                return packed_format, packed_format.row_scaled
-        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
-
-    def packing(self, columns: int) -> Packing | None:
-        """That of a matrix of so many columns; None of 8 bits."""
-        return packing_of(self.format, columns)
-
-
-def quantization_of(spec: VariantSpec | None) -> Quantization | None:
-    """The narrow format in which a variant stores weights; None: as they were loaded."""
-    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
-        return None
-    weights = NARROW_WEIGHTS[spec.weight_format]
-    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
-
-
 def is_quantized(model: Any, quantization: Quantization) -> bool:
     """Whether exactly these weights of `model` are stored so."""
     return quantized_formats(model) == dict.fromkeys(
@@ -366,7 +332,9 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
             )
         return
     weight = part if isinstance(part, torch.Tensor) else part.weight
-    data, scale = _narrow(weight, quantization, f"{name}: {path}")
+    key = path if weight is part else f"{path}.weight"
+    in_part = split_of(model).cuts_columns(key, weight.dim())
+    data, scale = narrowed(weight, quantization, f"{name}: {path}", in_part)
     if weight is part:
         assert quantization.format in NARROW_DTYPES, "experts have 8 or 16 bits"
         delattr(owner, leaf)
@@ -381,38 +349,8 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     head = model.get_submodule(_HEAD)
     if quantization.head and getattr(head, "weight", None) is weight:
         model.set_submodule(_HEAD, QuantizedLinear(data, scale, head.bias))
-
-
-def _narrow(
-    weight: torch.Tensor, quantization: Quantization, where: str
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time."""
-    matrix = weight.flatten(0, -2)
-    rows, columns = matrix.shape
-    form, scaled_rows = quantization.stored
-    packing = quantization.packing(columns)
-    width = columns if packing is None else packing.width
-    dtype = form if isinstance(form, torch.dtype) else torch.int32
-    data = matrix.new_empty((rows, width), dtype=dtype)
-    scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
-    step = max(1, _BLOCK // columns)
-    # A model without memory has no values.
-    for first in range(0, 0 if weight.is_meta else rows, step):
-        block = slice(first, first + step)
-        rows_of = matrix[block]
-        broken = ~rows_of.isfinite().all(dim=1)
-        if bool(broken.any()):
-            raise ModelError(
-                f"{where}: row {first + int(broken.nonzero()[0])} has NaN or infinite values and "
-                f"cannot be stored in {quantization.format}; download the checkpoint again"
-            )
-        try:
-            data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
-        except ValueError as error:
-            raise ModelError(
-                f"{where}: from row {first} on, {error}; choose a format of 8 bits"
-            ) from error
-        if scales is not None:
-            scale[block] = scales
-    shape = weight.shape[:-1]
-    return data.view(*shape, width), scale.view(shape) if scaled_rows else None
+    elif quantization.head and split_of(model).tied:
+        first = head.weight.storage_offset() // weight.shape[1]
+        rows = slice(first, first + len(head.weight))
+        scales = None if scale is None else scale[rows]
+        model.set_submodule(_HEAD, QuantizedLinear(data[rows], scales, head.bias))

@@ -36,6 +36,7 @@ from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.experts import EXPERTS, expert_counts
+from decodescope.variants.model.quantization import quantization_of
 from decodescope.variants.model.quantized_weights import (
     QuantizedEmbedding,
     QuantizedLinear,
@@ -43,7 +44,6 @@ from decodescope.variants.model.quantized_weights import (
     expert_elements,
     expert_tensors,
     planned_weights,
-    quantization_of,
     weight_tensors,
 )
 from decodescope.variants.model.workload import DecodeWorkload
@@ -310,8 +310,18 @@ def _what_fits(
 
 
 def model_bytes(model: Any) -> int:
-    """Bytes of the weights of `model`, which may be without memory; tied ones count once."""
-    return sum(weight.nbytes for weight in weight_tensors(model))
+    """Bytes of the weights of `model`, which may be without memory; tied ones count once, and a
+    tensor that is a part of another not at all."""
+    tensors = weight_tensors(model)
+    ends: dict[int, int] = {}
+    total = 0
+    for weight in sorted(tensors, key=torch.Tensor.storage_offset):
+        memory = weight.untyped_storage()._cdata
+        first = int(weight.storage_offset()) * weight.itemsize
+        counted = max(first, ends.get(memory, 0))
+        ends[memory] = max(counted, first + weight.nbytes)
+        total += ends[memory] - counted
+    return total
 
 
 def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:

@@ -1,7 +1,8 @@
 """Which part of each tensor of a model a rank holds, as data."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -74,11 +75,17 @@ class Cut:
         elements = sum(block.elements for block in self.blocks)
         return (*shape[: self.dimension], elements, *shape[self.dimension + 1 :])
 
+    @property
+    def exchanged(self) -> "Cut":
+        """The cut of matrices [experts, columns, rows], given that of [experts, rows, columns]."""
+        return replace(self, dimension=(0, 2, 1)[self.dimension])
+
     def in_groups(self, elements: int) -> "Cut":
-        """The cut of a tensor with one value for so many elements of a row."""
-        return replace(
-            self, blocks=tuple(replace(each, size=each.size // elements) for each in self.blocks)
-        )
+        """The cut of [experts, rows, groups] with one value for so many elements of a row."""
+        if self.dimension < 2:
+            return self
+        sizes = (replace(each, size=each.size // elements) for each in self.blocks)
+        return replace(self, blocks=tuple(sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +112,15 @@ class Split:
     cuts: Mapping[str, Cut | Once] = field(default_factory=dict)
     tied: bool = False
 
-    def part(self, name: str, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the tensor `name`."""
+    def part(self, name: str) -> Callable[[Source], torch.Tensor] | None:
+        """What takes this rank's part of the tensor `name`; None: it is on every rank."""
         cut = self.cuts.get(name)
-        return whole if cut is None else cut.of(whole, self.ranks)
+        return None if cut is None else partial(cut.of, ranks=self.ranks)
+
+    def whole_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the whole tensor `name`, from that of this rank's part."""
+        cut = self.cuts.get(name)
+        return tuple(shape) if cut is None else cut.whole_shape(tuple(shape))
 
     def cuts_columns(self, name: str, dimensions: int) -> bool:
         """Whether ranks hold parts of the rows of a tensor of so many dimensions."""

@@ -17,7 +17,7 @@ from decodescope.variants.model.quantized_weights import Mxfp4Experts, Quantized
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.parallel.cuts import Cut, Split
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.split import HEAD, split_model
+from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, split_model
 
 _HEADS = "num_attention_heads"
 _KV_HEADS = "num_key_value_heads"
@@ -48,7 +48,7 @@ def shard_model(model: Any, ranks: Ranks, ep: bool = False, name: str | None = N
         part = getattr(owner, leaf) if part is None else part
         if isinstance(part, QuantizedMatrix):
             assert isinstance(cut, Cut)
-            _cut_quantized(part, cut, ranks)
+            cut_quantized(part, cut, ranks)
         else:
             setattr(owner, leaf, nn.Parameter(cut.of(part.detach(), ranks), requires_grad=False))
             if isinstance(owner, nn.Linear):
@@ -62,7 +62,7 @@ def shard_model(model: Any, ranks: Ranks, ep: bool = False, name: str | None = N
 
 def tie_head(model: Any, split: Split) -> None:
     """Make the head's weight a view of this rank's rows of the embedding table."""
-    cut = split.cuts[f"{HEAD}.weight"]
+    cut = split.cuts[HEAD_WEIGHT]
     assert isinstance(cut, Cut)
     rows = cut.blocks[0].held(split.ranks)
     weight = model.model.embed_tokens.weight.detach()[rows.start : rows.stop]
@@ -72,17 +72,18 @@ def tie_head(model: Any, split: Split) -> None:
     model.config.get_text_config(decoder=True).tie_word_embeddings = False
 
 
-def _cut_quantized(held: QuantizedMatrix, cut: Cut, ranks: Ranks) -> None:
+def cut_quantized(held: QuantizedMatrix, cut: Cut, ranks: Ranks) -> None:
+    """Leave of `held` the part that `cut`, which is of its parameter, gives this rank."""
     if isinstance(held, Mxfp4Experts):
         # Its matrices have a row for each output, their parameter one for each input.
-        cut = Cut((0, 2, 1)[cut.dimension], cut.blocks)
-        words, groups = _PER_WORD, BLOCK
-    else:
-        words, groups = 1, 0
-    columns = cut.dimension == held.data.dim() - 1
-    held.data = (cut.in_groups(words) if columns else cut).of(held.data, ranks)
-    if held.scale is not None and not (columns and not groups):
-        held.scale = (cut.in_groups(groups) if columns else cut).of(held.scale, ranks)
+        cut = cut.exchanged
+        held.data = cut.in_groups(_PER_WORD).of(held.data, ranks)
+        assert held.scale is not None
+        held.scale = cut.in_groups(BLOCK).of(held.scale, ranks)
+        return
+    held.data = cut.of(held.data, ranks)
+    if held.scale is not None and cut.dimension < held.scale.dim():
+        held.scale = cut.of(held.scale, ranks)
 
 
 def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
@@ -96,12 +97,14 @@ def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
     for field, count in ((_HEADS, heads), (_KV_HEADS, kv_heads), ("num_heads", heads)):
         if hasattr(attention, field):
             setattr(attention, field, count)
-    if ep and hasattr(mlp, "experts"):
-        experts = mlp.experts
+    # Gemma 4 has experts beside the MLP.
+    beside = getattr(layer, "experts", None)
+    experts = getattr(mlp, "experts", beside)
+    if ep and experts is not None:
         experts.num_experts //= ranks.size
         experts.first_expert = ranks.rank * experts.num_experts
         experts.register_forward_pre_hook(_to_own_experts)
-    for part in (attention, mlp):
+    for part in filter(None, (attention, mlp, beside)):
         part.register_forward_hook(_sum_over_ranks)
 
 

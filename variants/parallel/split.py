@@ -18,14 +18,14 @@ from decodescope.variants.model.quantized_weights import Mxfp4Experts, Quantized
 from decodescope.variants.parallel.cuts import Block, Cut, Once, Split
 from decodescope.variants.parallel.ranks import Ranks
 
-HEAD = "lm_head"
+HEAD, HEAD_WEIGHT = "lm_head", "lm_head.weight"
 # Codes of 4 bits that a word of `Mxfp4Experts` holds.
 _PER_WORD = 8
 # Rows of heads: Q's, K's or V's, in their order.
 _HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks": "q"}
 # How many times the MLP's width in rows.
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
-_WHOLE = ("gate", "router", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
+_WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
 _HEAD_FIELDS = ("num_attention_heads",)
 _KV_FIELDS = ("num_key_value_heads", "num_global_key_value_heads")
 _WIDTH_FIELDS = (
@@ -95,7 +95,7 @@ def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, 
     for path, module in layer.named_modules():
         owner, _, leaf = path.rpartition(".")
         names = _tensors(module)
-        if not names or owner.rpartition(".")[2] == "experts":
+        if not names or "router" in path.split(".") or owner.rpartition(".")[2] == "experts":
             continue
         cuts: dict[str, Cut | Once] = {}
         if leaf == "experts":

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from decodescope.variants.parallel.cuts import Cut, split_of
 from decodescope.variants.parallel.ranks import ALONE, Ranks
+from decodescope.variants.parallel.split import HEAD_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,7 @@ class Vocabulary:
         if self.ranks.alone:
             return logits
         padded = torch.nn.functional.pad(logits, (0, self.share - logits.shape[1])).contiguous()
-        every = padded.new_empty(self.ranks.size, *padded.shape)
-        dist.all_gather(list(every), padded)
-        return every.transpose(0, 1).flatten(1)[:, : self.size]
+        return self._gathered(padded).transpose(0, 1).flatten(1)[:, : self.size]
 
     def likeliest(self, logits: torch.Tensor) -> torch.Tensor:
         """The token of the largest logit of all ranks, int64 [batch], the first of equal ones.
@@ -41,14 +40,18 @@ class Vocabulary:
         value, token = logits.max(-1)
         # float64 has both exactly.
         mine = torch.stack((value.double(), token.double() + self.ranks.rank * self.share))
-        every = mine.new_empty(self.ranks.size, *mine.shape)
-        dist.all_gather(list(every), mine)
-        values, tokens = every.unbind(1)
+        values, tokens = self._gathered(mine).unbind(1)
         return tokens.gather(0, values.argmax(0, keepdim=True))[0].long()
+
+    def _gathered(self, mine: torch.Tensor) -> torch.Tensor:
+        """[ranks, ...] of a tensor that has one shape on every rank."""
+        every = [torch.empty_like(mine) for _ in range(self.ranks.size)]
+        dist.all_gather(every, mine)
+        return torch.stack(every)
 
 
 def vocabulary_of(model: Any) -> Vocabulary:
     """That of a model, sharded or not."""
     split = split_of(model)
-    cut = split.cuts.get("lm_head.weight")
+    cut = split.cuts.get(HEAD_WEIGHT)
     return Vocabulary(split.ranks, cut.blocks[0].units) if isinstance(cut, Cut) else Vocabulary()

@@ -1,0 +1,77 @@
+"""Reads single tensors of a checkpoint, or parts of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.parallel.cuts import Source
+
+
+class TensorReader(ExitStack):
+    """Reads tensors of a checkpoint onto `device`; its files stay open until the end."""
+
+    def __init__(self, tensors: Mapping[str, StoredTensor], device: str) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._device = device
+        self._files: dict[Path, Any] = {}
+
+    def read(
+        self,
+        key: str,
+        dtype: torch.dtype | None = None,
+        part: Callable[[Source], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """The tensor `key`, or the `part` that it takes, cast to `dtype`, in memory of its own."""
+        file = self._file(key)
+        tensor: torch.Tensor = file.get_tensor(key) if part is None else part(file.get_slice(key))
+        # The tensor is a part of the mapped file.
+        return tensor.to(self._device, dtype or tensor.dtype, copy=True)
+
+    def read_stacked(
+        self,
+        keys: Sequence[Sequence[str]],
+        dtype: torch.dtype,
+        part: Callable[[Source], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """As `read`, of the matrices `keys` of each expert: those of one expert below each other,
+        those of all experts as [experts, rows, columns]."""
+        matrices = [[self._file(key).get_slice(key) for key in expert] for expert in keys]
+        stacked = _Stacked(matrices)
+        return (stacked[:] if part is None else part(stacked)).to(self._device, dtype)
+
+    def _file(self, key: str) -> Any:
+        path = self._tensors[key].file
+        if path not in self._files:
+            self._files[path] = self.enter_context(safe_open(path, framework="pt"))
+        return self._files[path]
+
+
+class _Stacked:
+    """Matrices of experts as one tensor, of which only the indexed part is read."""
+
+    def __init__(self, matrices: list[list[Any]]) -> None:
+        self._matrices = matrices
+
+    def __getitem__(self, index: slice | tuple[slice, ...]) -> torch.Tensor:
+        given = index if isinstance(index, tuple) else (index,)
+        experts, rows, columns = (*given, slice(None), slice(None))[:3]
+        return torch.stack([_rows(each, rows, columns) for each in self._matrices[experts]])
+
+
+def _rows(matrices: list[Any], rows: slice, columns: slice) -> torch.Tensor:
+    """The `rows` of matrices that are below each other."""
+    parts, above = [], 0
+    for matrix in matrices:
+        height = matrix.get_shape()[0]
+        first = max(0, (rows.start or 0) - above)
+        last = height if rows.stop is None else min(height, rows.stop - above)
+        if first < last:
+            parts.append(matrix[first:last, columns])
+        above += height
+    return torch.cat(parts)
