@@ -32,7 +32,6 @@ from decodescope.variants.model.quantized_weights import quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.parallel.ranks import ALONE, Ranks
-from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.registry import find_variant, require_runnable
 
 # Loading takes more than the weights for a while.
@@ -94,9 +93,9 @@ def prepare(
         workload,
         request.variant.spec,
         files,
+        ranks,
+        config.ep,
     )
-    shard_model(loaded.model, ranks, config.ep, source.name)
-    loaded = replace(loaded, ranks=ranks)
     load_ns = perf_counter_ns() - started_ns
     return _prepared(config, request, loaded, load_ns)
 
@@ -192,7 +191,10 @@ def _loaded_again(prepared: Prepared, say: Callable[[str], None]) -> Prepared:
     say(f"loading the {dtype} weights again ({bytes_size(old.weight_bytes)}{before})")
     started_ns = perf_counter_ns()
     source = read_request(prepared.config).source
-    loaded = load_model(source, device, dtype, prepared.config.trust_remote_code)
+    config = prepared.config
+    loaded = load_model(
+        source, device, dtype, config.trust_remote_code, ranks=old.ranks, ep=config.ep
+    )
     load_ns = perf_counter_ns() - started_ns
     _free_weights(old, device)
     say(f"loaded the {dtype} weights again in {load_ns / 1e9:.1f} s")
