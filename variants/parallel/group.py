@@ -24,7 +24,7 @@ from decodescope.variants.machine.child_process import die_with_parent
 from decodescope.variants.machine.environment import SHARED_GPU, choose_device, device_name
 from decodescope.variants.parallel.place import Place, RankProcess, place_of, this_process
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.watch import Watch
+from decodescope.variants.parallel.watch import SILENT_S, Watch
 
 Request = TypeVar("Request")
 # Ranks start together, but may read torch from a slow disk.
@@ -56,11 +56,11 @@ class Group:
     """The ranks that have met. `shared` gives all of them what rank 0 was asked for, `join` makes
     them torch.distributed's group."""
 
-    def __init__(self, place: Place, meet_s: float = MEET_S) -> None:
+    def __init__(self, place: Place, meet_s: float, silent_s: float) -> None:
         self._place = place
         self._meet_s = meet_s
         self._store = self._connected(place.opens_store and not place.ranks.rank)
-        self.watch = Watch(self._connected(False), place.ranks)
+        self.watch = Watch(self._connected(False), place.ranks, silent_s, place.opens_store)
 
     @property
     def ranks(self) -> Ranks:
@@ -168,11 +168,12 @@ class Group:
 
 
 @contextmanager
-def group_of_this_process() -> Iterator[Group]:
+def group_of_this_process(meet_s: float = MEET_S, silent_s: float = SILENT_S) -> Iterator[Group]:
     """The group that this process was started into. An error inside the block ends all ranks: only
-    one of them reports it, rank 0 by raising it."""
+    one of them reports it, rank 0 by raising it. Ranks meet within `meet_s`, and none may be silent
+    for `silent_s`."""
     die_with_parent()
-    group = Group(place_of(os.environ))
+    group = Group(place_of(os.environ), meet_s, silent_s)
     try:
         group.meet(these_versions())
         yield group

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -27,9 +28,10 @@ from decodescope.variants.parallel.ranks import Ranks
 # seconds while they compile.
 SILENT_S = 18.0
 _LOOK_S = 0.5
-# A rank that ends for another leaves first only where no launcher ends it: the launcher would end
-# the one that reports for that, and taking torch apart takes it seconds.
+# A rank that ends for another waits for its launcher to end it: it would end the one that reports
+# for that, and taking torch apart takes this one seconds.
 _GRACE_S = 10.0
+_YIELD_S = 2.0
 _FAILURE, _GONE = "failure", b"left"
 
 
@@ -43,27 +45,34 @@ class RankFailure(Struct, frozen=True):
 
 class Watch:
     """One rank's watch over the others, by a `store` of its own: a connection waits for one answer
-    at a time."""
+    at a time. Rank 0 holds the store if `opens_store`, else the launcher does."""
 
-    def __init__(self, store: Store, ranks: Ranks, silent_s: float = SILENT_S) -> None:
+    def __init__(self, store: Store, ranks: Ranks, silent_s: float, opens_store: bool) -> None:
         self._store = store
         self._ranks = ranks
         self._silent_s = silent_s
+        self._opens_store = opens_store
+        self._grace_s = 0.0 if opens_store else _GRACE_S
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ranks", daemon=True)
+        self._threads = [
+            threading.Thread(target=target, name="ranks", daemon=True)
+            for target in (self._run, self._guard)
+        ]
+        self._answered_s = 0.0
         self._processes: Sequence[RankProcess] = ()
 
     def start(self, processes: Sequence[RankProcess]) -> None:
         """Watch the `processes` of all ranks, in their order, which have met."""
         self._processes = processes
         self._store.set(_alive(self._ranks.rank), "0")
-        self._thread.start()
+        self._answered_s = time.monotonic()
+        for thread in self._threads:
+            thread.start()
 
     def leave(self) -> None:
         """This rank has done its part, and counts no more."""
         self._stopped.set()
-        if self._processes:
-            self._thread.join()
+        self._threads[0].join()
         with suppress(RuntimeError):
             self._store.set(_alive(self._ranks.rank), _GONE)
 
@@ -75,13 +84,17 @@ class Watch:
         """
         known = known_error(error)
         if isinstance(known, InternalError) and _is_communication(error):
-            self._wait_for_reason()
+            self._wait_for_reason(self._silent_s + 4 * _LOOK_S)
+        elif self._ranks.rank:
+            # Of an error that all have, rank 0 reports.
+            self._wait_for_reason(_YIELD_S)
         message = str(known)
         self._claim(RankFailure(self._ranks.rank, message, known.exit_code))
         if self._ranks.rank:
             if isinstance(known, InternalError):
                 traceback.print_exception(error)
             self._report(f"rank {self._ranks.rank}: {message}", known.exit_code)
+        self._keep_store()
 
     def _run(self) -> None:
         seen: dict[int, tuple[bytes, float]] = {}
@@ -91,14 +104,23 @@ class Watch:
                 count += 1
                 self._store.set(_alive(self._ranks.rank), str(count))
                 if self._store.check([_FAILURE]):
-                    time.sleep(_GRACE_S)
-                    exit_now(self._failure().exit_code)
+                    if self._failure().rank == self._ranks.rank:
+                        self._stopped.set()
+                        return
+                    self._follow()
                 for rank in range(self._ranks.size):
                     if self._is_silent(rank, seen):
                         self._end_silent(rank)
-        except RuntimeError as error:
+                self._answered_s = time.monotonic()
+        except RuntimeError:
             if not self._stopped.is_set():
-                self._end_without_store(error)
+                self._end_without_store("has ended")
+
+    def _guard(self) -> None:
+        """A store on a stopped process, or out of reach, never answers."""
+        while not self._stopped.wait(_LOOK_S):
+            if time.monotonic() - self._answered_s > self._silent_s + _LOOK_S:
+                self._end_without_store(f"has not answered for {self._silent_s:.0f} s")
 
     def _is_silent(self, rank: int, seen: dict[int, tuple[bytes, float]]) -> bool:
         if rank == self._ranks.rank or not self._store.check([_alive(rank)]):
@@ -111,50 +133,68 @@ class Watch:
         return value != _GONE and now_s - since_s > self._silent_s
 
     def _end_silent(self, rank: int) -> None:
-        process = self._processes[rank]
         message = (
-            f"rank {rank} ({process.name}) has not answered for {self._silent_s:.0f} s: it was "
-            "stopped, or its machine is out of reach; start the run again"
+            f"rank {rank} ({self._processes[rank].name}) has not answered for {self._silent_s:.0f} "
+            "s: it was stopped, or its machine is out of reach; start the run again"
         )
-        code = MissingRequirement.exit_code
-        self._claim(RankFailure(self._ranks.rank, message, code))
-        if process.is_sibling(this_process()):
-            # A stopped process keeps the signal that asks it to end for later.
-            with suppress(OSError):
-                os.kill(process.pid, signal.SIGKILL)
-        self._report(message, code)
+        self._claim(RankFailure(self._ranks.rank, message, MissingRequirement.exit_code))
+        self._kill(rank)
+        self._report(message, MissingRequirement.exit_code)
 
-    def _end_without_store(self, error: RuntimeError) -> None:
-        """Only ranks on other hosts than rank 0 have nobody beside them who reports it."""
-        if not self._ranks.rank or self._processes[0].host != this_process().host:
-            self._report(
-                f"rank {self._ranks.rank}: the store of the group does not answer, so the process "
-                f"that started it has ended ({str(error).splitlines()[0]}); start the run again",
-                MissingRequirement.exit_code,
-            )
+    def _end_without_store(self, fate: str) -> None:
+        """End this rank for the end of the process that holds the store. The first of the ranks on
+        a host that are left reports it."""
+        left = list(enumerate(self._processes))[self._opens_store :]
+        beside = [rank for rank, process in left if process.host == this_process().host]
+        if self._opens_store:
+            self._kill(0)
+            holder = f"rank 0 ({self._processes[0].name})"
+        else:
+            holder = "the launcher of the ranks"
+        if self._ranks.rank == beside[0]:
+            self._report(f"{holder} {fate}; start the run again", MissingRequirement.exit_code)
         exit_now(MissingRequirement.exit_code)
 
-    def _wait_for_reason(self) -> None:
-        deadline_s = time.monotonic() + self._silent_s + _GRACE_S
+    def _kill(self, rank: int) -> None:
+        """A stopped process keeps the signal that asks it to end for later."""
+        process = self._processes[rank]
+        if process.is_sibling(this_process()):
+            with suppress(OSError):
+                os.kill(process.pid, signal.SIGKILL)
+
+    def _wait_for_reason(self, patience_s: float) -> None:
+        deadline_s = time.monotonic() + patience_s
         with suppress(RuntimeError):
             while time.monotonic() < deadline_s:
                 if self._store.check([_FAILURE]):
                     return
-                time.sleep(_LOOK_S)
+                time.sleep(_LOOK_S / 10)
 
     def _claim(self, failure: RankFailure) -> None:
         """Become the rank that reports; if another one is, end this one quietly."""
         mine = msgspec.json.encode(failure).decode()
         with suppress(RuntimeError):  # without a store, whoever fails reports
             if self._store.compare_set(_FAILURE, "", mine) != mine.encode():
-                time.sleep(_GRACE_S)
-                exit_now(self._failure().exit_code)
+                self._follow()
 
     def _failure(self) -> RankFailure:
         return msgspec.json.decode(self._store.get(_FAILURE), type=RankFailure)
 
-    def _report(self, message: str, exit_code: int) -> None:
+    def _follow(self) -> NoReturn:
+        """End for the failure that another rank reports."""
+        failure = self._failure()
+        time.sleep(self._grace_s)
+        exit_now(failure.exit_code)
+
+    def _keep_store(self) -> None:
+        """The store ends with rank 0 if that opened it, and the others have to read why."""
+        if self._opens_store and not self._ranks.rank:
+            time.sleep(3 * _LOOK_S)
+
+    def _report(self, message: str, exit_code: int) -> NoReturn:
         sys.stderr.write(f"{ERROR_PREFIX}{' '.join(message.split())}\n")
+        sys.stderr.flush()
+        self._keep_store()
         exit_now(exit_code)
 
 
