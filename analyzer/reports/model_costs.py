@@ -328,6 +328,6 @@ def captured_model(capture: CaptureInfo) -> GivenModel | None:
         # What the variant does not say is as the checkpoint stores it.
         weights = model_weights(shape, ",".join(formats))
         text = ",".join((capture.dtype, *formats))
-        return GivenModel(shape, weights, text, source="capture")
+        return GivenModel(shape, weights, text, capture.tp, source="capture")
     except InputError:
         return None

@@ -66,7 +66,8 @@ class CaptureInfo(Struct, frozen=True):
     bandwidth of this GPU and `measured_peak_at` the day it was measured (ISO 8601),
     `kernel_floor_ns` the gap between kernels that were queued back to back, measured in this run;
     null if they were not measured. `flops_per_step` counts a multiply-add as two. `lead_steps`
-    were recorded before the first captured step, without a marker; readers skip them.
+    were recorded before the first captured step, without a marker; readers skip them. Of `tp` ranks
+    this is the window of one, and bytes and FLOPs are its own.
     """
 
     device: str
@@ -87,6 +88,7 @@ class CaptureInfo(Struct, frozen=True):
     kernel_floor_ns: Int64 | None = None
     flops_per_step: Int64 | None = None
     lead_steps: Int64 = 0
+    tp: Annotated[int, Meta(ge=1, le=1 << 16)] = 1
 
 
 class LiveRates(Struct, frozen=True):

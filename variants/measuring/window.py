@@ -100,6 +100,7 @@ def capture_info(
         kernel_floor_ns=subject.kernel_floor_ns,
         flops_per_step=sum(map(flops.at, positions)) // plan.steps,
         lead_steps=plan.lead,
+        tp=loaded.ranks.size,
     )
 
 
@@ -163,6 +164,9 @@ def try_reference(
         say("naming the kernels of the graph")
         return record_reference(ungraphed, subject, prompt, session)
     except Exception as error:  # compilers raise anything, and only names are lost
+        if not subject.loaded.ranks.alone:
+            # The other ranks may wait for this one.
+            raise
         sys.stderr.write(f"kernels of the graph stay without ranges: {first_line(error)}\n")
         return None
 
