@@ -281,6 +281,7 @@ def _fused(spec: VariantSpec) -> Variant:
         partial(_check_fused, spec),
         interpretable=not spec.cuda_graph,
         spec=spec,
+        splits=True,
     )
 
 
