@@ -90,6 +90,17 @@ def test_weighted_sums_are_added_to_the_residual(
     assert torch.equal(residual, again)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_the_partial_sums_of_a_rank_are_float32(batch: int, inputs, assert_close) -> None:
+    make = inputs(torch.bfloat16)
+    experts = experts_of(make, 5, 3, 37, 100)
+    x, logits = make.random(batch, 3, 37), make.random(batch, 5, seed=4)
+    partial = make.poisoned(batch, 100, dtype=torch.float32)
+    expected = experts_down_reference(x, experts, logits, torch.zeros_like(partial))
+    run_experts_down(x, experts, logits, partial, Tile(16, 32), adds=False)
+    assert_close(partial, expected)
+
+
 @pytest.mark.parametrize("clamped", [None, ClampedGate(1.6, 0.4)])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_is_one_launch_may_be_several(batch, clamped, inputs, assert_close) -> None:
