@@ -16,7 +16,7 @@ import triton.language as tl
 from decodescope.kernels.device import vector_product
 from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.device.routing import next_expert, own_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_floats, check_residual, check_unsplit
 from decodescope.kernels.host.experts import Experts
@@ -47,6 +47,8 @@ def _experts_down_kernel(
     residual_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    HELD: tl.constexpr,
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
@@ -70,6 +72,10 @@ def _experts_down_kernel(
     matrices, blocks, shares = (), (), ()
     for _ in tl.static_range(CHOSEN):
         expert, share, keys = next_expert(weights, keys)
+        used += share
+        is_own = True
+        if HELD < EXPERTS:
+            expert, is_own = own_expert(expert, FIRST, HELD)
         first_row = expert * N
         if PACKED:
             # Rows of the matrices of all experts.
@@ -83,8 +89,7 @@ def _experts_down_kernel(
         # Triton unpacks no tuples.
         matrices = matrices + (matrix,)  # type: ignore[assignment]  # noqa: RUF005
         blocks = blocks + (first,)  # type: ignore[assignment]  # noqa: RUF005
-        shares = shares + ((share, scale, bias),)  # type: ignore[assignment]  # noqa: RUF005
-        used += share
+        shares = shares + ((share, scale, bias, is_own),)  # type: ignore[assignment]  # noqa: RUF005
     wait_for_previous(PDL)
     places = residual_ptr + rows
     if ADDS:
@@ -101,8 +106,12 @@ def _experts_down_kernel(
             sums = vector_product.vector_products(
                 first, matrix, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD, LAYOUT
             )
-        share, scale, bias = shares[slot]
-        total += share * (sums * scale + bias)
+        share, scale, bias, is_own = shares[slot]
+        weighted = share * (sums * scale + bias)
+        if HELD < EXPERTS:
+            # What x has there may be any number.
+            weighted = tl.where(is_own, weighted, 0.0)
+        total += weighted
     if not NORMALIZED:
         used = tl.sum(weights, axis=0)
     total = FACTOR * total / used
@@ -149,6 +158,8 @@ class ExpertsDown(ResidualOperation):
             residual,
             N=hidden,
             EXPERTS=experts.count,
+            FIRST=experts.first,
+            HELD=experts.held,
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,

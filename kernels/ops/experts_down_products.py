@@ -35,6 +35,7 @@ def _experts_down_products_kernel(
     out_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
     CHOSEN: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -52,7 +53,7 @@ def _experts_down_products_kernel(
     first = expert.to(tl.int64) * N
     w_ptr, inside, rows = program_rows(w_ptr + first * K, tl.program_id(0), N, K, ROWS)
     # Not written by the previous kernel, which starts this one only when they are complete.
-    slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
+    slots = slots_of_expert(logits_ptr, correction_ptr, FIRST + expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     is_used = tl.max(used.to(tl.int32), axis=0) > 0
     if not PACKED:  # noqa: SIM102 - at compile time
@@ -87,8 +88,8 @@ class ExpertsDownProducts(KernelOperation):
     `logits`.
 
     x [batch, chosen, intermediate], logits [batch, experts], out float32 [batch, chosen, hidden],
-    contiguous; batch 2..64. Launched with overlap, it must come after `ExpertsGateUp` on the same
-    logits.
+    contiguous; batch 2..64. Slots of experts that other ranks hold are not written. Launched with
+    overlap, it must come after `ExpertsGateUp` on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split or below
@@ -112,7 +113,7 @@ class ExpertsDownProducts(KernelOperation):
         check_unsplit(tile)
         return launch(
             _experts_down_products_kernel,
-            (triton.cdiv(hidden, tile.rows), experts.count),
+            (triton.cdiv(hidden, tile.rows), experts.held),
             x,
             self.logits,
             experts.correction,
@@ -120,6 +121,7 @@ class ExpertsDownProducts(KernelOperation):
             self.out,
             N=hidden,
             EXPERTS=experts.count,
+            FIRST=experts.first,
             CHOSEN=experts.chosen,
             **product_options(x[:, 0], experts.down, tile, pdl),
         )

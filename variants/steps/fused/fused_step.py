@@ -113,7 +113,7 @@ class FusedStep(DecodeStep):
         self._programs: dict[bool, StepProgram] = {}
         self.weight_bytes_read = self._weight_bytes(
             [
-                expected_experts(each.count, each.chosen, workload.batch)
+                expected_experts(each.count, each.chosen, workload.batch) * each.held / each.count
                 for each in plan.parts.mixtures
             ]
         )
@@ -134,15 +134,17 @@ class FusedStep(DecodeStep):
     def chosen_weight_bytes(self) -> int:
         if self.expert_choices is None:
             return self.weight_bytes_read
-        return self._weight_bytes((self.expert_choices() > 0).sum(dim=1).tolist())
+        first = self.plan.parts.mixtures[0]
+        own = self.expert_choices()[:, first.first : first.first + first.held]
+        return self._weight_bytes((own > 0).sum(dim=1).tolist())
 
     def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
         """Bytes of weights of a step whose tokens use so many experts in each layer with some."""
         total = Fraction(weight_bytes(step_operations(self.plan)))
         for mixture, experts in zip(self.plan.parts.mixtures, used, strict=True):
-            counted = min(mixture.count, self._workload.batch * mixture.chosen)
+            counted = min(mixture.held, self._workload.batch * mixture.chosen)
             size = sum(matrix.bytes_read for matrix in mixture.matrices)
-            total -= (counted - experts) * Fraction(size, mixture.count)
+            total -= (counted - experts) * Fraction(size, mixture.held)
         return int(total)
 
     def kv_bytes_read(self, position: int) -> int:

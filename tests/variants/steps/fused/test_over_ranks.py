@@ -32,6 +32,7 @@ class Case:
     batch: int = 1
     sampling: SamplingSettings | None = None
     changes: dict[str, int] = field(default_factory=lambda: _EVEN)
+    whole_experts: bool = False
 
 
 def results(ranks: Ranks, cases: list[Case]) -> list[tuple[torch.Tensor, ...]]:
@@ -44,7 +45,7 @@ def _result(ranks: Ranks, case: Case) -> tuple[torch.Tensor, ...]:
     # Some families draw parameters that the helper only changes.
     torch.manual_seed(0)
     loaded = load_family(case.family, "cpu", **case.changes)
-    shard_model(loaded.model, ranks)
+    shard_model(loaded.model, ranks, case.whole_experts)
     workload = DecodeWorkload(case.batch, 6, 3, "fp32", case.sampling)
     step = fused(replace(loaded, ranks=ranks), workload, case.spec)
     tokens = [step.prefill(prompt_of(loaded, workload))]
@@ -73,6 +74,8 @@ CASES = {
         Case("cohere2", "fused-residual-norm-head", 2),
         Case("qwen2-moe", changes=_SHARED),
         Case("qwen2-moe", "fused-residual", 2, changes=_SHARED),
+        Case("qwen2-moe", changes=_SHARED, whole_experts=True),
+        Case("qwen2-moe", "fused+int8", 2, changes=_SHARED, whole_experts=True),
         Case("qwen3-biased", "fused+fp8_e4m3"),
         Case("qwen3-biased", "fused+int8-head", 2),
         Case("qwen3-moe", "fused+int8"),
@@ -82,6 +85,11 @@ CASES = {
     4: [
         Case("llama-tied", changes={}),
         Case("gpt-oss", batch=2, changes={"num_attention_heads": 4, "intermediate_size": 32}),
+        Case(
+            "gpt-oss",
+            changes={"num_attention_heads": 4, "num_local_experts": 4},
+            whole_experts=True,
+        ),
     ],
 }
 
