@@ -1,6 +1,7 @@
 """Opens the memory of all ranks of a host for the kernels of each (CUDA IPC)."""
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.reductions import reduce_tensor
 
+from decodescope.analyzer.errors import first_line
 from decodescope.kernels.host.exchange import Exchange, new_exchange, new_slots
 from decodescope.variants.parallel.ranks import Ranks
 
@@ -28,9 +30,29 @@ class SharedExchange:
     opened: tuple[torch.Tensor, ...]
 
 
-def why_not_shared(device: torch.device, ranks: Ranks) -> str | None:
-    """Why the ranks' kernels cannot write to each other's memory; None if they can. The same on
-    all ranks."""
+class NotShared(Exception):
+    """Kernels of the ranks cannot write to each other's memory; says why, the same on all ranks."""
+
+
+def shared_exchanges(
+    sizes: Sequence[int], device: torch.device, ranks: Ranks
+) -> tuple[SharedExchange, ...]:
+    """Memory for messages of so many words each between all ranks, which call this together.
+
+    Raises:
+        NotShared: there is none.
+    """
+    if (reason := _why_not_shared(device, ranks)) is not None:
+        raise NotShared(reason)
+    return tuple(_shared_exchange(words, device, ranks) for words in sizes)
+
+
+def meet(ranks: Ranks) -> None:
+    """Wait on the host until all ranks are here."""
+    _from_all(None, ranks)
+
+
+def _why_not_shared(device: torch.device, ranks: Ranks) -> str | None:
     if device.type != "cuda":
         return "the ranks run on CPUs"
     places = _from_all((socket.gethostname(), device.index or 0), ranks)
@@ -46,26 +68,24 @@ def why_not_shared(device: torch.device, ranks: Ranks) -> str | None:
     return f"GPU {pairs[0][0]} cannot access GPU {pairs[0][1]}" if pairs else None
 
 
-def shared_exchange(words: int, device: torch.device, ranks: Ranks) -> SharedExchange:
-    """Memory for messages of so many words between all ranks, which call this together."""
+def _shared_exchange(words: int, device: torch.device, ranks: Ranks) -> SharedExchange:
     slots = new_slots(words, ranks.size, device)
     # Filled before others see it.
     torch.cuda.synchronize(device)
     handle = reduce_tensor(slots)  # type: ignore[no-untyped-call]
-    handles = _from_all(handle, ranks)
-    tensors = [
-        slots if rank == ranks.rank else _opened(handle, device)
-        for rank, handle in enumerate(handles)
-    ]
+    tensors: list[torch.Tensor] = []
+    failure = None
+    try:
+        for rank, other in enumerate(_from_all(handle, ranks)):
+            tensors.append(slots if rank == ranks.rank else _opened(other, device))
+    except RuntimeError as error:
+        failure = f"rank {ranks.rank} cannot open the memory of others ({first_line(error)})"
+    for reason in _from_all(failure, ranks):
+        if reason is not None:
+            raise NotShared(reason)
     peers = [tensor.data_ptr() for tensor in tensors]
     exchange = new_exchange(ranks.rank, slots, peers, BUILDING_NS)
-    opened = tuple(tensor for tensor in tensors if tensor is not slots)
-    return SharedExchange(exchange, opened)
-
-
-def meet(ranks: Ranks) -> None:
-    """Wait on the host until all ranks are here."""
-    _from_all(None, ranks)
+    return SharedExchange(exchange, tuple(tensor for tensor in tensors if tensor is not slots))
 
 
 def _opened(handle: tuple[Any, tuple[Any, ...]], device: torch.device) -> torch.Tensor:

@@ -17,10 +17,10 @@ from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shared_slots import (
     BUILDING_NS,
     WAITING_NS,
+    NotShared,
     SharedExchange,
     meet,
-    shared_exchange,
-    why_not_shared,
+    shared_exchanges,
 )
 from decodescope.variants.spec import AllReduce
 
@@ -95,16 +95,16 @@ def rank_sums(
     if wanted in ("one_shot", "two_shot"):
         return RankSums(ranks, _symmetric(shape, device), wanted)
     partial = torch.zeros(shape, dtype=torch.float32, device=device)
-    reason = None if wanted else why_not_shared(device, ranks)
-    if wanted is None and reason is None:
-        shared = shared_exchange(batch * hidden, device, ranks)
-        choices = shared_exchange(CHOICE_WORDS, device, ranks)
+    if wanted is not None:
+        return RankSums(ranks, partial)
+    try:
+        sizes = batch * hidden, CHOICE_WORDS
+        shared, choices = shared_exchanges(sizes, device, ranks)
         return RankSums(ranks, partial, "torch", shared, choices)
-    findings: tuple[Finding, ...] = ()
-    if reason is not None and device.type == "cuda":
-        message = f"{reason}: torch.distributed adds up the sums of the ranks, not our kernel"
-        findings = (Finding("no_peer_access", message),)
-    return RankSums(ranks, partial, findings=findings)
+    except NotShared as error:
+        message = f"{error}: torch.distributed adds up the sums of the ranks, not our kernel"
+        found = (Finding("no_peer_access", message),) if device.type == "cuda" else ()
+        return RankSums(ranks, partial, findings=found)
 
 
 def _symmetric(shape: tuple[int, int], device: torch.device) -> torch.Tensor:

@@ -14,7 +14,7 @@ from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
-from decodescope.variants.parallel.shared_slots import meet, shared_exchange
+from decodescope.variants.parallel.shared_slots import meet, shared_exchanges
 from tests.helpers.fused_steps import decoded, fused, ids_of, load_family, prompt_of
 from tests.helpers.kernel_inputs import random
 
@@ -43,7 +43,7 @@ def sums(ranks: Ranks, launches: int) -> tuple[int, int, bool]:
     """Wrong words of so many all-reduces; then, of one that the last rank leaves out, the number of
     the missing rank and whether all is NaN."""
     device = torch.device("cuda", 0)
-    shared = shared_exchange(_HIDDEN, device, ranks)
+    (shared,) = shared_exchanges((_HIDDEN,), device, ranks)
     own, wrong = shared.exchange, torch.zeros((), dtype=torch.int64, device=device)
     x = torch.empty(1, _HIDDEN, device=device)
     out = torch.empty_like(x)

@@ -1,8 +1,10 @@
 """The sums of ranks: which way is taken, what is reported, and the operations of a step."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
-from decodescope.variants.parallel.shared_slots import SharedExchange
+from decodescope.variants.parallel.shared_slots import NotShared, SharedExchange
 from decodescope.variants.parallel.sums import RankSums, choose_by_keys, rank_sums
 from decodescope.variants.steps.fused.operations import step_operations
 from tests.helpers.exchanges import exchanges_of
@@ -26,16 +28,20 @@ CPU = torch.device("cpu")
 _EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 128}
 
 
-def shared(words: int, device: torch.device, ranks: Ranks) -> SharedExchange:
+def shared(sizes: Sequence[int], device: torch.device, ranks: Ranks) -> list[SharedExchange]:
     """Memory that the other rank does not open."""
-    return SharedExchange(exchanges_of(ranks.size, words, "cpu")[ranks.rank], ())
+    made = [exchanges_of(ranks.size, words, "cpu")[ranks.rank] for words in sizes]
+    return [SharedExchange(each, ()) for each in made]
+
+
+def not_shared(*_: object) -> NoReturn:
+    raise NotShared("GPU 0 cannot access GPU 1")
 
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose ranks reach each other's memory."""
-    monkeypatch.setattr(sums, "why_not_shared", lambda device, ranks: None)
-    monkeypatch.setattr(sums, "shared_exchange", shared)
+    monkeypatch.setattr(sums, "shared_exchanges", shared)
 
 
 def test_on_cpus_torch_adds_up() -> None:
@@ -46,7 +52,7 @@ def test_on_cpus_torch_adds_up() -> None:
 
 
 def test_gpus_that_do_not_reach_each_other_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "why_not_shared", lambda device, ranks: "GPU 0 cannot access GPU 1")
+    monkeypatch.setattr(sums, "shared_exchanges", not_shared)
     made = rank_sums(None, 1, 8, torch.device("meta"), TWO)
     assert made.findings == ()
     monkeypatch.setattr(torch, "zeros", lambda *shape, **options: torch.empty(0))
@@ -129,7 +135,7 @@ def test_one_rank_has_the_operations_of_a_model_that_is_whole() -> None:
 
 def patience(ranks: Ranks) -> tuple[int, int]:
     """In ns, while ranks are built and afterwards."""
-    made = RankSums(ranks, torch.empty(0), sums=shared(8, CPU, ranks))
+    made = RankSums(ranks, torch.empty(0), sums=shared([8], CPU, ranks)[0])
     assert made.sums is not None
     with made.built_together():
         inside = int(made.sums.exchange.patience_ns)

@@ -104,13 +104,15 @@ def through_memory(
 ) -> list[tuple[torch.Tensor, ...]]:
     """`results` by our own kernels, through slots that the ranks share."""
 
-    def shared(words: int, device: torch.device, ranks: Ranks) -> SharedExchange:
-        peers = [one.data_ptr() for one in slots[words]]
-        own = slots[words][ranks.rank]
-        return SharedExchange(new_exchange(ranks.rank, own, peers, PATIENCE_NS), ())
+    def shared(sizes: tuple[int, ...], *_: object) -> list[SharedExchange]:
+        made = []
+        for of_all in (slots[words] for words in sizes):
+            peers = [one.data_ptr() for one in of_all]
+            exchange = new_exchange(ranks.rank, of_all[ranks.rank], peers, PATIENCE_NS)
+            made.append(SharedExchange(exchange, ()))
+        return made
 
-    sums.why_not_shared = lambda device, ranks: None
-    sums.shared_exchange = shared
+    sums.shared_exchanges = shared
     return results(ranks, cases)
 
 
