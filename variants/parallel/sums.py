@@ -50,11 +50,11 @@ class RankSums:
         if self.collective == "torch":
             dist.all_reduce(self.partial)
             return self.partial
-        operators, arguments = torch.ops.symm_mem, (self.partial, "sum", _group().group_name)
-        one_shot = self.collective == "one_shot"
-        total: torch.Tensor = (
-            operators.one_shot_all_reduce if one_shot else operators.two_shot_all_reduce_
-        )(*arguments)
+        operators = torch.ops.symm_mem
+        reduce = operators.two_shot_all_reduce_
+        if self.collective == "one_shot":
+            reduce = operators.one_shot_all_reduce
+        total: torch.Tensor = reduce(self.partial, "sum", _group().group_name)
         return total
 
     @contextmanager

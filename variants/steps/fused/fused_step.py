@@ -134,8 +134,8 @@ class FusedStep(DecodeStep):
     def chosen_weight_bytes(self) -> int:
         if self.expert_choices is None:
             return self.weight_bytes_read
-        first = self.plan.parts.mixtures[0]
-        own = self.expert_choices()[:, first.first : first.first + first.held]
+        mixture = self.plan.parts.mixtures[0]
+        own = self.expert_choices()[:, mixture.first : mixture.first + mixture.held]
         return self._weight_bytes((own > 0).sum(dim=1).tolist())
 
     def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
