@@ -7,14 +7,12 @@ import pytest
 import torch
 
 from decodescope.analyzer.schema.report import SamplingSettings
-from decodescope.kernels.host.exchange import MARK, new_exchange, new_slots
+from decodescope.kernels.host.exchange import MARK
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
-from decodescope.variants.parallel.shared_slots import SharedExchange
-from tests.helpers.exchanges import PATIENCE_NS
+from tests.helpers.exchanges import share_through, shared_slots
 from tests.helpers.fused_steps import fused, ids_of, load_family, logits_agree, prompt_of
 from tests.helpers.rank_processes import on_ranks
 
@@ -103,23 +101,14 @@ def through_memory(
     ranks: Ranks, slots: dict[int, list[torch.Tensor]], cases: list[Case]
 ) -> list[tuple[torch.Tensor, ...]]:
     """`results` by our own kernels, through slots that the ranks share."""
-
-    def shared(sizes: tuple[int, ...], *_: object) -> list[SharedExchange]:
-        made = []
-        for of_all in (slots[words] for words in sizes):
-            peers = [one.data_ptr() for one in of_all]
-            exchange = new_exchange(ranks.rank, of_all[ranks.rank], peers, PATIENCE_NS)
-            made.append(SharedExchange(exchange, ()))
-        return made
-
-    sums.shared_exchanges = shared
+    share_through(slots, ranks.rank)
     return results(ranks, cases)
 
 
 def test_our_kernels_add_up_and_choose_through_shared_memory(tmp_path: Path) -> None:
     cases = [Case("llama-tied", batch=batch, changes={}) for batch in (1, 3)]
     sizes = {CHOICE_WORDS, *(each.batch * 100 for each in cases)}
-    slots = {each: [new_slots(each, 2, "cpu").share_memory_() for _ in range(2)] for each in sizes}
+    slots = shared_slots(sizes)
     assert_as_one(on_ranks(2, tmp_path, through_memory, slots, cases), cases)
     # The words of the last launch are still there.
     assert all((one != MARK).any() for each in slots.values() for one in each)
