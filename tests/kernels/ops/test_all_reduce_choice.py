@@ -71,7 +71,8 @@ def test_the_tokens_are_those_of_one_head(
 
 
 def test_past_the_cache_no_token_is_written(device: str) -> None:
-    exchange = exchanges_of(2, CHOICE_WORDS, device)[0]
+    # Both stay alive: the kernel writes to the other's memory.
+    exchange, _other = exchanges_of(2, CHOICE_WORDS, device)
     keys = torch.full((MAX_BATCH,), 5, device=device)
     play_push([exchange], 1, 0, torch.zeros(CHOICE_WORDS, dtype=torch.int32, device=device))
     tokens, position = torch.full((3, 4), -1, device=device), at(3, device)
@@ -81,10 +82,11 @@ def test_past_the_cache_no_token_is_written(device: str) -> None:
 
 
 def test_a_missing_rank_is_named(device: str) -> None:
-    exchange = exchanges_of(2, CHOICE_WORDS, device, patience_ns=200)[0]
+    exchange, _other = exchanges_of(2, CHOICE_WORDS, device, patience_ns=200)
     keys = torch.full((MAX_BATCH,), 5, device=device)
     tokens, position = torch.full((3, 4), -1, device=device), at(1, device)
     AllReduceChoice(keys, tokens, position, exchange).launch()
+    assert position.item() == 2
     assert exchange.missing.tolist() == [2]
 
 
