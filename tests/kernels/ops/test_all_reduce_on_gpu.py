@@ -9,7 +9,7 @@ from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
-from tests.helpers.exchanges import exchanges_of
+from tests.helpers.exchanges import exchanges_of, play_push
 from tests.helpers.kernel_inputs import at, poisoned, random
 
 pytestmark = pytest.mark.gpu
@@ -55,14 +55,17 @@ def test_many_launches_give_no_stale_and_no_torn_word(
 ) -> None:
     words, in_graph = shape[0] * shape[1], 500
     bases = [random(*shape, seed=seed, device="cuda") for seed in range(2)]
-    ranks = [StreamRank(each, bases, pdl) for each in exchanges_of(2, words, "cuda")]
-    torch.cuda.synchronize()
-    graphs = []
+    exchanges = exchanges_of(2, words, "cuda")
+    ranks = [StreamRank(each, bases, pdl) for each in exchanges]
+    for source, base in enumerate(bases):
+        play_push(exchanges, source, 0, base * (1 + 1 / 8192))
     for rank in ranks:
-        # The first launches compile, and wait for each other.
+        # Loads what is compiled, which may wait for kernels that run: none may wait for another.
+        torch.cuda.synchronize()
         with torch.cuda.stream(rank.stream):
             rank.launch(late=False)
     torch.cuda.synchronize()
+    graphs = []
     for rank in ranks:
         graphs.append(torch.cuda.CUDAGraph())
         with torch.cuda.graph(graphs[-1], stream=rank.stream):
@@ -86,6 +89,16 @@ def test_many_launches_give_no_stale_and_no_torn_word(
 def test_ranks_that_run_together_choose_the_same_tokens() -> None:
     batch, capacity = 33, 200
     exchanges = exchanges_of(2, CHOICE_WORDS, "cuda")
+    first = torch.zeros(CHOICE_WORDS, dtype=torch.int32, device="cuda")
+    for rank in range(2):
+        # As above.
+        play_push(exchanges, 1 - rank, 0, first)
+        memory = (
+            torch.zeros(MAX_BATCH, dtype=torch.int64, device="cuda"),
+            first.new_zeros(1, 2).long(),
+        )
+        AllReduceChoice(*memory, at(0, "cuda"), exchanges[rank]).launch()
+        torch.cuda.synchronize()
     generator = torch.Generator().manual_seed(0)
     keys = torch.randint(-(2**40), 2**40, (capacity, 2, MAX_BATCH), generator=generator).cuda()
     tokens = [torch.full((batch, capacity + 1), -1, device="cuda") for _ in range(2)]
