@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +22,7 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.checkpoint import (
     INDEX,
     WEIGHTS,
+    StoredTensor,
     broken_checkpoint,
     holds_quantized,
     in_one_line,
@@ -35,15 +35,22 @@ from decodescope.variants.model.checkpoint import (
     stored_tensors,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
+from decodescope.variants.model.gguf_file import gguf_config, gguf_tensors
 from decodescope.variants.model.hub import fetch_weights, find_config
-from decodescope.variants.model.quantization import Quantization, Stored
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    Stored,
     is_quantized,
     quantized_formats,
     weight_tensors,
 )
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
+from decodescope.variants.model.source import (
+    ModelSource,
+    checked_config,
+    needs_custom_code,
+    read_config,
+)
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
@@ -136,6 +143,9 @@ def find_files(source: ModelSource) -> ModelFiles:
         return ModelFiles(None, source.preset.config, True)
     if source.folder is not None:
         return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
+    if source.gguf is not None:
+        config = checked_config(source.gguf, gguf_config(source.gguf))
+        return ModelFiles(str(source.gguf.parent), config, True)
     assert source.hub_id is not None
     path, cached_only = find_config(source.hub_id)
     return ModelFiles(source.hub_id, read_config(path), cached_only)
@@ -196,8 +206,9 @@ def load_model(
         declared = declares_quantization(files.config)
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
-        if source.folder is not None:
-            quantized = _check_files(source, files, skeleton, source.folder, ranks)
+        if source.is_local:
+            tensors = local_tensors(source, skeleton)
+            quantized = _check_files(source, files, skeleton, tensors, ranks)
         part = _part(source.name, skeleton, ranks, ep)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
@@ -214,7 +225,7 @@ def load_model(
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, folder, ranks)
+            quantized = _check_files(source, files, skeleton, stored_tensors(folder), ranks)
             part = _part(source.name, skeleton, ranks, ep)
             if quantized is not None and workload is not None:
                 require_memory(source.name, part, workload, device, model_bytes(part), spec)
@@ -280,7 +291,10 @@ def _skeleton(
             f"{source.name}: this release of transformers knows no model of type {model_type}"
         )
     with broken_checkpoint(source.name):
-        config = AutoConfig.from_pretrained(files.location, **options)
+        if source.gguf is not None:
+            config = AutoConfig.for_model(**deepcopy(files.config))
+        else:
+            config = AutoConfig.from_pretrained(files.location, **options)
         if not custom and not _is_decoder(config):
             raise ModelError(
                 f"{source.name}: a model of type {config.model_type} is no decoder-only language "
@@ -304,24 +318,42 @@ def _is_decoder(config: Any) -> bool:
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
+def local_tensors(source: ModelSource, skeleton: Any) -> dict[str, StoredTensor]:
+    """The tensors of a folder or a GGUF file, by their names in the model `skeleton`. Raises as
+    `stored_tensors` and `gguf_tensors`."""
+    if source.gguf is not None:
+        return gguf_tensors(source.gguf, skeleton)
+    assert source.folder is not None
+    return stored_tensors(source.folder)
+
+
 def _check_files(
-    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path, ranks: Ranks
+    source: ModelSource,
+    files: ModelFiles,
+    skeleton: Any,
+    tensors: Mapping[str, StoredTensor],
+    ranks: Ranks,
 ) -> "QuantizedCheckpoint | None":
-    """Compare the files with `skeleton`; the checkpoint, if it is loaded tensor by tensor: because
-    of 8-bit matrices, which are loaded as they are, or because ranks load parts."""
+    """Compare a checkpoint's tensors with `skeleton`; the checkpoint, if it is loaded tensor by
+    tensor: because of matrices of 8 and 4 bits, which are loaded as they are, or because ranks load
+    parts."""
     from decodescope.variants.model.quantized_loading import QuantizedCheckpoint, find_quantized
 
-    tensors = stored_tensors(folder)
     if (reason := unsupported_quantization(files.config)) is not None:
         if not ranks.alone:
             raise ModelError(f"{source.name}: ranks cannot load {reason}; run it without --tp")
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
-    checkpoint = None if ranks.alone else QuantizedCheckpoint(tensors, {}, False, plain=True)
+    checkpoint = None if ranks.alone else QuantizedCheckpoint(tensors, plain=True)
     if holds_quantized(files.config, tensors):
         # Before the shapes are compared, because packed weights have other shapes too.
         with broken_checkpoint(source.name):
             checkpoint = find_quantized(source.name, files.config, skeleton, tensors)
+        if not ranks.alone and (checkpoint.grouped or source.gguf is not None):
+            raise ModelError(
+                f"{source.name}: ranks cannot load a checkpoint of 4 bits or a GGUF file; run it "
+                "without --tp"
+            )
     require_shapes(source.name, skeleton, tensors)
     shapes = {key: stored.shape for key, stored in tensors.items()}
     require_experts(source.name, skeleton, shapes)
@@ -362,8 +394,10 @@ def _load_checkpoint(
     return loaded_model(model, tokenizer, weights, source.name, findings)
 
 
-def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, bool]) -> Any | None:
+def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, Any]) -> Any | None:
     folder = source.folder
+    if source.gguf is not None:
+        options = options | {"gguf_file": source.gguf.name}
     if folder is not None and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         return None
     try:

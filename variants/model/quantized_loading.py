@@ -1,21 +1,32 @@
-"""Loads a checkpoint tensor by tensor: one whose matrices have 8 bits, without the package that
-wrote it, or one rank's part.
+"""Loads a checkpoint tensor by tensor: one whose matrices have 8 or 4 bits, without the package
+that wrote it, or one rank's part.
 
 transformers would cast such weights and drop their scales, or ask for that package and a GPU.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.kernels.host.mxfp4 import BLOCK
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.experts import expert_counts
+from decodescope.variants.model.gguf_file import GgufReader
+from decodescope.variants.model.grouped.gguf import gguf_matrices
+from decodescope.variants.model.grouped.loading import (
+    grouped_matrices,
+    load_grouped,
+    place_grouped,
+    tensors_of,
+)
+from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.mxfp4_experts import (
     BLOCKS,
     SCALES,
@@ -31,9 +42,11 @@ from decodescope.variants.model.quantized_tensors import (
     require_usable,
     row_scales,
 )
-from decodescope.variants.model.quantized_weights import QuantizedLinear
-from decodescope.variants.model.stored_names import Names, stored_names
+from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
+from decodescope.variants.model.source import GGUF
+from decodescope.variants.model.stored_names import Names, every_name, stored_names
 from decodescope.variants.model.stored_quantization import (
+    declared_schemes,
     declares_quantization,
     quantizes_activations,
     stores_mxfp4,
@@ -51,14 +64,16 @@ _COMPUTED = "rotary_emb.inv_freq"
 
 @dataclass(frozen=True, slots=True)
 class QuantizedCheckpoint:
-    """The tensors of a checkpoint, and which of them are 8-bit matrices, by Linear layer.
+    """The tensors of a checkpoint, and which of them are 8-bit matrices and 4-bit ones, by Linear
+    layer.
 
-    `activations`: config.json asks for activations of 8 bits too. `plain`: it has no such matrices.
+    `activations`: config.json asks for quantized activations too. `plain`: it has no such matrices.
     """
 
     tensors: Mapping[str, StoredTensor]
-    matrices: Mapping[str, NarrowMatrix]
-    activations: bool
+    matrices: Mapping[str, NarrowMatrix] = field(default_factory=dict)
+    grouped: Mapping[str, GroupedMatrix] = field(default_factory=dict)
+    activations: bool = False
     plain: bool = False
 
 
@@ -67,21 +82,35 @@ def find_quantized(
 ) -> QuantizedCheckpoint:
     """The checkpoint of `tensors`, which `holds_quantized` weights.
 
-    Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory. Raises
-    as `narrow_matrices`.
+    Its matrices of 8 and 4 bits take the place of their Linear layers in `skeleton`, without
+    memory. Raises as `narrow_matrices` and `grouped_matrices`, and `ModelError` if config.json
+    describes weights of 4 bits and there are none.
     """
+    if _is_gguf(tensors):
+        grouped = gguf_matrices(name, skeleton, tensors)
+        place_grouped(skeleton, grouped)
+        return QuantizedCheckpoint(tensors, {}, grouped, False)
     if stores_mxfp4(config):
         place_packed(skeleton)
         require_packed(name, skeleton, tensors)
-    matrices = narrow_matrices(name, skeleton, tensors, declares_quantization(config))
+    with TensorReader(tensors, "cpu") as reader:
+        schemes = declared_schemes(config)
+        grouped = grouped_matrices(name, skeleton, tensors, schemes, reader.read)
+    used = tensors_of(grouped)
+    others = {key: tensor for key, tensor in tensors.items() if key not in used}
+    matrices = narrow_matrices(name, skeleton, others, declares_quantization(config))
+    if schemes and not (grouped or matrices):
+        raise ModelError(
+            f"{name}: quantization_config of config.json describes weights of 4 bits, and no "
+            "tensor has such; use the files of one checkpoint"
+        )
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
         scale = None if matrix.scale is None else torch.empty(matrix.rows, device="meta")
         skeleton.set_submodule(key, QuantizedLinear(data, scale, skeleton.get_submodule(key).bias))
-        # A head of its own: it has no weight that could be the embedding's.
-        if skeleton.all_tied_weights_keys.pop(matrix.data, None) is not None:
-            skeleton.config.get_text_config(decoder=True).tie_word_embeddings = False
-    return QuantizedCheckpoint(tensors, matrices, quantizes_activations(config))
+        untie(skeleton, key)
+    place_grouped(skeleton, grouped)
+    return QuantizedCheckpoint(tensors, matrices, grouped, quantizes_activations(config))
 
 
 @torch.no_grad()
@@ -91,21 +120,30 @@ def load_quantized(
     """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`; if it is
     one rank's part (`shard_model`), only that part is read.
 
-    8-bit matrices are read as they are, all else in the dtype of the skeleton. One tensor at a time
-    is read, so memory is that of the model and one tensor. Returns what is unusual about the
-    checkpoint.
+    8-bit matrices are read as they are, 4-bit ones as `load_grouped` says, all else in the dtype of
+    the skeleton. One matrix at a time is read, so memory is that of the model and one matrix.
+    Returns what is unusual about the checkpoint.
 
     Raises:
         ModelError: tensors are missing, have another shape, or hold values that are no numbers.
     """
     split = split_of(skeleton)
     tensors, matrices = checkpoint.tensors, checkpoint.matrices
-    experts = expert_counts(skeleton.config)[0]
-    names = {key: stored_names(key, tensors, experts) for key in skeleton.state_dict()}
+    grouped, experts = checkpoint.grouped, expert_counts(skeleton.config)[0]
+    names = {
+        key: stored_names(key, tensors, experts)
+        for key in skeleton.state_dict()
+        if key.removesuffix(".weight") not in grouped
+    }
     if split.tied:
         names.pop(HEAD_WEIGHT)
     findings = _require_whole(name, skeleton, checkpoint, names)
-    with TensorReader(tensors, device) as reader:
+    with ExitStack() as stack:
+        reader: GgufReader | TensorReader
+        if _is_gguf(tensors):
+            reader = GgufReader(tensors, device, skeleton.config)
+        else:
+            reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
             _read_matrix(name, skeleton, key, matrix, reader)
         for key, held in packed_experts(skeleton):
@@ -115,13 +153,12 @@ def load_quantized(
                 part = partial(cut.exchanged.in_groups(BLOCK).of, ranks=split.ranks)
             blocks, scales = (reader.read(f"{key}{end}", part=part) for end in (BLOCKS, SCALES))
             fill_stored(name, key, held, blocks, scales)
+        made, in_words = load_grouped(skeleton, grouped, reader.read)
         expected = skeleton.state_dict()
-        state = {
-            key: reader.read_stacked(stored, expected[key].dtype, split.part(key))
-            if len(stored) > 1 or len(stored[0]) > 1
-            else reader.read(stored[0][0], expected[key].dtype, split.part(key))
+        state = made | {
+            key: reader.read(stored, expected[key].dtype, split.part(key))
             for key, stored in names.items()
-            if stored
+            if stored is not None
         }
     skeleton.load_state_dict(state, strict=False, assign=True)
     if split.tied:
@@ -131,11 +168,15 @@ def load_quantized(
     compute_buffers(skeleton, device)
     if checkpoint.plain:
         return findings
-    return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton))), *findings)
+    return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton)), in_words), *findings)
+
+
+def _is_gguf(tensors: Mapping[str, StoredTensor]) -> bool:
+    return any(tensor.file.suffix == GGUF for tensor in tensors.values())
 
 
 def _read_matrix(
-    name: str, skeleton: Any, key: str, matrix: NarrowMatrix, reader: TensorReader
+    name: str, skeleton: Any, key: str, matrix: NarrowMatrix, reader: GgufReader | TensorReader
 ) -> None:
     split, module = split_of(skeleton), skeleton.get_submodule(key)
     part = split.part(matrix.data)
@@ -148,17 +189,20 @@ def _read_matrix(
 
 
 def _require_whole(
-    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names]
+    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names | None]
 ) -> tuple[Finding, ...]:
     tensors, split = checkpoint.tensors, split_of(skeleton)
     expected = skeleton.state_dict()
     tied = skeleton.all_tied_weights_keys
     twins = tied | {source: target for target, source in tied.items()}
-    missing = {key for key, stored in names.items() if not stored and twins.get(key) not in tensors}
+    missing = {
+        key for key, stored in names.items() if stored is None and twins.get(key) not in tensors
+    }
     matrices = checkpoint.matrices.values()
     used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
-    used |= {each for stored in names.values() for expert in stored for each in expert}
+    used |= {each for stored in names.values() if stored is not None for each in every_name(stored)}
+    used |= tensors_of(checkpoint.grouped)
     unexpected = {
         key
         for key in tensors
@@ -167,7 +211,8 @@ def _require_whole(
     mismatched = [
         (key,)
         for key, stored in names.items()
-        if stored and _shape(stored, tensors) != split.whole_shape(key, expected[key].shape)
+        if stored is not None
+        and _shape(stored, tensors) != split.whole_shape(key, expected[key].shape)
     ]
     return require_complete(
         name,
@@ -177,16 +222,15 @@ def _require_whole(
 
 def _shape(stored: Names, tensors: Mapping[str, StoredTensor]) -> tuple[int, ...] | None:
     """The shape of the tensor that is stored under these names; None if they do not fit."""
+    if isinstance(stored, str):
+        return tensors[stored].shape
     shapes = {tuple(tensors[each].shape for each in expert) for expert in stored}
-    first, *others = shapes.pop()
-    if len(stored) == 1 and not others:
-        return first
-    rows = sum(shape[0] for shape in (first, *others))
-    fit = not shapes and all(shape[1:] == first[1:] for shape in others)
-    return (len(stored), rows, *first[1:]) if fit else None
+    of_one = shapes.pop()
+    fit = not shapes and all(shape[1:] == of_one[0][1:] for shape in of_one)
+    return (len(stored), sum(shape[0] for shape in of_one), *of_one[0][1:]) if fit else None
 
 
-def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
+def _finding(checkpoint: QuantizedCheckpoint, packed: int, in_words: str) -> Finding:
     if packed:
         return Finding(
             QUANTIZED_CHECKPOINT,
@@ -199,6 +243,8 @@ def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
     if any(matrix.scale is None for matrix in matrices):
         stored += " without scales"
     message = f"{len(matrices)} 8-bit matrices of the checkpoint ({stored}) are read as they are"
+    if in_words:
+        message = f"{in_words}; {message}" if matrices else in_words
     if checkpoint.activations or any(map(is_activation_scale, checkpoint.tensors)):
         message += (
             "; activations, K and V, which it quantizes too, have the run's dtype unless the "

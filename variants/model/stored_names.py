@@ -4,22 +4,24 @@ Checkpoints of mixtures hold experts one by one, and Mixtral's call its parts by
 transformers stacks the experts: gate above up, and down.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from itertools import chain
 
 # The matrices of one expert that make up those of the model.
 _OF_EXPERTS = {
     "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
     "down_proj": (("down_proj",), ("w2",)),
 }
-Names = tuple[tuple[str, ...], ...]
+# One name, or for each expert those of its matrices.
+Names = str | tuple[tuple[str, ...], ...]
 
 
-def stored_names(key: str, tensors: Collection[str], experts: int) -> Names:
-    """The `tensors` of a checkpoint that make up the tensor `key` of a model: one, or for each of
-    the `experts` its matrices, from the first row on; () if the checkpoint lacks some."""
+def stored_names(key: str, tensors: Collection[str], experts: int) -> Names | None:
+    """The names of the `tensors` of a checkpoint that make up the tensor `key` of a model, of its
+    `experts` from the first row on; None if the checkpoint lacks some."""
     for place in (key, key.replace(".mlp.", ".block_sparse_moe.", 1)):
         if place in tensors:
-            return ((place,),)
+            return place
         owner, _, leaf = place.rpartition(".")
         for parts in _OF_EXPERTS.get(leaf, ()):
             names = tuple(
@@ -28,4 +30,8 @@ def stored_names(key: str, tensors: Collection[str], experts: int) -> Names:
             )
             if all(name in tensors for expert in names for name in expert):
                 return names
-    return ()
+    return None
+
+
+def every_name(names: Names) -> Iterable[str]:
+    return (names,) if isinstance(names, str) else chain.from_iterable(names)

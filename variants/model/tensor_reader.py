@@ -1,6 +1,6 @@
 """Reads single tensors of a checkpoint, or parts of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 
 from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.model.stored_names import Names
 from decodescope.variants.parallel.cuts import Source
 
 
@@ -23,27 +24,21 @@ class TensorReader(ExitStack):
 
     def read(
         self,
-        key: str,
+        names: Names,
         dtype: torch.dtype | None = None,
         part: Callable[[Source], torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The tensor `key`, or the `part` that it takes, cast to `dtype`, in memory of its own."""
-        file = self._file(key)
-        tensor: torch.Tensor = file.get_tensor(key) if part is None else part(file.get_slice(key))
-        # The tensor is a part of the mapped file.
+        """The tensor of this name, or the `part` that it takes, cast to `dtype`, in memory of its
+        own. Of matrices of experts, those of one are below each other, [experts, rows, columns].
+        """
+        if isinstance(names, str):
+            file = self._file(names)
+            tensor = file.get_tensor(names) if part is None else part(file.get_slice(names))
+        else:
+            stacked = _Stacked([[self._file(key).get_slice(key) for key in each] for each in names])
+            tensor = stacked[:] if part is None else part(stacked)
+        # The tensor may be a part of the mapped file.
         return tensor.to(self._device, dtype or tensor.dtype, copy=True)
-
-    def read_stacked(
-        self,
-        keys: Sequence[Sequence[str]],
-        dtype: torch.dtype,
-        part: Callable[[Source], torch.Tensor] | None = None,
-    ) -> torch.Tensor:
-        """As `read`, of the matrices `keys` of each expert: those of one expert below each other,
-        those of all experts as [experts, rows, columns]."""
-        matrices = [[self._file(key).get_slice(key) for key in expert] for expert in keys]
-        stacked = _Stacked(matrices)
-        return (stacked[:] if part is None else part(stacked)).to(self._device, dtype)
 
     def _file(self, key: str) -> Any:
         path = self._tensors[key].file

@@ -13,17 +13,16 @@ import torch.distributed as dist
 from torch import nn
 
 from decodescope.kernels.host.mxfp4 import BLOCK
+from decodescope.kernels.host.packing import PER_WORD
 from decodescope.variants.model.quantized_weights import Mxfp4Experts, QuantizedMatrix
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.parallel.cuts import Cut, Split
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, split_model
+from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, SUMMED, split_model
 
 _HEADS = "num_attention_heads"
 _KV_HEADS = "num_key_value_heads"
 _PER_LAYER = "per_layer_config"
-# Codes of 4 bits that a word of `Mxfp4Experts` holds.
-_PER_WORD = 8
 
 
 @torch.no_grad()
@@ -77,7 +76,7 @@ def cut_quantized(held: QuantizedMatrix, cut: Cut, ranks: Ranks) -> None:
     if isinstance(held, Mxfp4Experts):
         # Its matrices have a row for each output, their parameter one for each input.
         cut = cut.exchanged
-        held.data = cut.in_groups(_PER_WORD).of(held.data, ranks)
+        held.data = cut.in_groups(PER_WORD).of(held.data, ranks)
         assert held.scale is not None
         held.scale = cut.in_groups(BLOCK).of(held.scale, ranks)
         return
@@ -88,7 +87,7 @@ def cut_quantized(held: QuantizedMatrix, cut: Cut, ranks: Ranks) -> None:
 
 def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
     """Have the modules of a layer use what they hold, and sum over the ranks."""
-    attention, mlp = layer.self_attn, layer.mlp
+    attention = layer.self_attn
     output = attention.o_proj
     columns = (output.data if isinstance(output, QuantizedMatrix) else output.weight).shape[1]
     heads = int(columns) // int(attention.head_dim)
@@ -97,15 +96,13 @@ def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
     for field, count in ((_HEADS, heads), (_KV_HEADS, kv_heads), ("num_heads", heads)):
         if hasattr(attention, field):
             setattr(attention, field, count)
-    # Gemma 4 has experts beside the MLP.
-    beside = getattr(layer, "experts", None)
-    experts = getattr(mlp, "experts", beside)
-    if ep and experts is not None:
-        experts.num_experts //= ranks.size
-        experts.first_expert = ranks.rank * experts.num_experts
-        experts.register_forward_pre_hook(_to_own_experts)
-    for part in filter(None, (attention, mlp, beside)):
-        part.register_forward_hook(_sum_over_ranks)
+    for path, module in layer.named_modules():
+        if path in SUMMED:
+            module.register_forward_hook(_sum_over_ranks)
+        if ep and path.rpartition(".")[2] == "experts":
+            module.num_experts //= ranks.size
+            module.first_expert = ranks.rank * module.num_experts
+            module.register_forward_pre_hook(_to_own_experts)
 
 
 def _count_heads(config: Any, size: int) -> None:

@@ -13,21 +13,20 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.mxfp4 import BLOCK
+from decodescope.kernels.host.packing import PER_WORD
 from decodescope.variants.model.experts import EXPERTS
 from decodescope.variants.model.quantized_weights import Mxfp4Experts, QuantizedMatrix
 from decodescope.variants.parallel.cuts import Block, Cut, Once, Split
 from decodescope.variants.parallel.ranks import Ranks
 
 HEAD, HEAD_WEIGHT = "lm_head", "lm_head.weight"
-# Codes of 4 bits that a word of `Mxfp4Experts` holds.
-_PER_WORD = 8
+# The parts of a layer that give parts of a sum; Gemma 4 has experts beside the MLP.
+SUMMED = ("self_attn", "mlp", "experts")
 # Rows of heads: Q's, K's or V's, in their order.
 _HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks": "q"}
 # How many times the MLP's width in rows.
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
 _WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
-_HEAD_FIELDS = ("num_attention_heads",)
-_KV_FIELDS = ("num_key_value_heads", "num_global_key_value_heads")
 _WIDTH_FIELDS = (
     "intermediate_size", "shared_expert_intermediate_size", "moe_intermediate_size",
 )  # fmt: skip
@@ -48,12 +47,15 @@ def split_model(name: str, model: Any, ranks: Ranks, ep: bool = False) -> Split:
     for number, layer in enumerate(layers):
         for key, cut in _layer_cuts(layer, ep, refused):
             cuts[f"model.layers.{number}.{key}"] = cut
+    if ep and not any(".experts." in key for key in cuts):
+        raise ModelError(f"{name}: its layers have no experts; leave out --ep")
     head = model.get_submodule(HEAD)
     vocabulary = Block(_shape(head)[0], uneven=True)
-    refused.require(vocabulary, ("vocab_size",), "so many")
+    refused.require(vocabulary, "vocab_size")
     for key in _tensors(head):
         cuts[f"{HEAD}.{key}"] = Cut(0, (vocabulary,))
-    tied = getattr(head, "weight", head) is getattr(model.model.embed_tokens, "weight", None)
+    table = getattr(model.model, "embed_tokens", None)
+    tied = getattr(head, "weight", head) is getattr(table, "weight", None)
     return Split(ranks, cuts, tied)
 
 
@@ -72,67 +74,85 @@ class _Refusal:
         )
 
     def require(
-        self, block: Block, fields: tuple[str, ...], allowed: str, whole: bool = True
+        self, block: Block, *fields: str, repeated: bool = False, or_ep: bool = False
     ) -> None:
-        """Refuse a `block` that the ranks do not divide; `whole`: nor may it be repeated.
+        """Refuse a `block` that the ranks do not divide, unless it may be `repeated` on them.
 
-        `fields` are the names that its number of units may have in config.json."""
-        if block.splits(self._size) and (block.uneven or not whole or block.units >= self._size):
+        `fields` are the names that its elements may have in config.json; `or_ep`: ranks can hold
+        it whole."""
+        held_once = block.uneven or block.units >= self._size
+        if block.splits(self._size) and (held_once or repeated):
             return
         held = [each for each in fields if self._config.get(each) == block.elements]
         units = "" if block.size == 1 else f" in blocks of {block.size}"
+        allowed = "multiples and divisors" if repeated else "multiples"
         raise ModelError(
             f"{self._name}: {next(iter(held), fields[-1])} {block.elements}{units} cannot be split "
-            f"over {self._size} ranks (only {allowed}); choose another --tp"
+            f"over {self._size} ranks (only {allowed} of them); choose another --tp"
+            f"{', or --ep' * or_ep}"
         )
 
 
 def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, Cut | Once]]:
-    attention = getattr(layer, "self_attn", None)
-    if attention is None or not hasattr(attention, "num_key_value_groups"):
-        raise refused.unknown("a layer has no attention with heads")
+    attention: Any = getattr(layer, "self_attn", None)
+    known = all(hasattr(attention, each) for each in ("num_key_value_groups", "head_dim", "o_proj"))
+    if not known or "weight" not in _tensors(attention.o_proj):
+        raise refused.unknown("a layer has no attention with heads and o_proj")
     heads = _heads(attention, refused)
     for path, module in layer.named_modules():
-        owner, _, leaf = path.rpartition(".")
+        parts = path.split(".")
         names = _tensors(module)
-        if not names or "router" in path.split(".") or owner.rpartition(".")[2] == "experts":
+        if not names or "router" in parts or "experts" in parts[:-1]:
             continue
-        cuts: dict[str, Cut | Once] = {}
-        if leaf == "experts":
-            cuts = dict(_expert_cuts(module, ep, refused))
-        elif path == "self_attn":
-            cuts = {key: _rows_of_heads(key, heads, 1) for key in names if key in _HEADS}
-        elif getattr(module, "packing", None) is not None:
+        if getattr(module, "packing", None) is not None:
             raise refused.unknown(f"{path} has weights of 4 bits")
-        elif leaf in _HEADS:
-            cuts = dict.fromkeys(names, _rows_of_heads(leaf, heads, attention.head_dim))
-        elif leaf in _WIDTHS:
-            width = _width(_shape(module)[0] // _WIDTHS[leaf], refused)
-            cuts = dict.fromkeys(names, Cut(0, (width,) * _WIDTHS[leaf]))
-        elif leaf == "o_proj":
-            cuts = _summed(names, Block(heads["q"].units, attention.head_dim))
-        elif leaf == "down_proj":
-            cuts = _summed(names, _width(_shape(module)[1], refused))
-        elif leaf in ("q_norm", "k_norm") and _shape(module) != (attention.head_dim,):
-            raise refused.unknown(f"{path} norms all heads at once")
-        elif "norm" in leaf or leaf in _WHOLE:
-            continue
-        if not cuts:
+        cuts = _module_cuts(path, module, heads, attention.head_dim, ep, refused)
+        if cuts is None or (cuts and parts[0] not in SUMMED):
             raise refused.unknown(f"{path or 'a layer'} has {names[0]}, which has no place")
         yield from ((f"{path}.{key}", cut) for key, cut in cuts.items())
 
 
-def _summed(names: tuple[str, ...], columns: Block) -> dict[str, Cut | Once]:
-    cuts: dict[str, Cut | Once] = {"weight": Cut(1, (columns,))}
-    return cuts | {"bias": Once()} if "bias" in names else cuts
+def _module_cuts(
+    path: str, module: Any, heads: dict[str, Block], head_dim: int, ep: bool, refused: _Refusal
+) -> dict[str, Cut | Once] | None:
+    """The cuts of the tensors of a `module` itself, none if they are on every rank; None of a
+    module that is not known."""
+    leaf, names = path.rpartition(".")[2], _tensors(module)
+    if leaf == "experts":
+        return dict(_expert_cuts(module, ep, refused))
+    if path == "self_attn":
+        return {"sinks": _rows_of_heads("sinks", heads, 1)} if names == ("sinks",) else None
+    if leaf in _HEADS:
+        cut = _rows_of_heads(leaf, heads, head_dim)
+        return dict.fromkeys(names, cut) if _fits(cut, module) else None
+    if leaf in _WIDTHS:
+        width = _width(_shape(module)[0] // _WIDTHS[leaf], refused)
+        return dict.fromkeys(names, Cut(0, (width,) * _WIDTHS[leaf]))
+    if leaf in ("o_proj", "down_proj"):
+        columns = Block(heads["q"].units, head_dim)
+        if leaf == "down_proj":
+            columns = _width(_shape(module)[1], refused)
+        cut = Cut(1, (columns,))
+        cuts: dict[str, Cut | Once] = {"weight": cut} | dict.fromkeys(names[1:], Once())
+        return cuts if _fits(cut, module) else None
+    if "norm" in leaf:
+        # A norm of more than the hidden state or one head needs what other ranks have.
+        if path.startswith("self_attn.") and _shape(module) != (head_dim,):
+            raise refused.unknown(f"{path} norms all heads at once")
+        return None if path.startswith("mlp.") else {}
+    return {} if leaf in _WHOLE else None
+
+
+def _fits(cut: Cut, module: Any) -> bool:
+    return cut.whole_shape(_shape(module)) == _shape(module)
 
 
 def _heads(attention: Any, refused: _Refusal) -> dict[str, Block]:
     """The heads of Q and of K and V, as units of one element."""
     queries = Block(_shape(attention.o_proj)[1] // int(attention.head_dim))
     keys = Block(queries.units // int(attention.num_key_value_groups))
-    refused.require(queries, _HEAD_FIELDS, "multiples of the ranks")
-    refused.require(keys, _KV_FIELDS, "multiples and divisors of the ranks", whole=False)
+    refused.require(queries, "num_attention_heads")
+    refused.require(keys, "num_key_value_heads", "num_global_key_value_heads", repeated=True)
     return {"q": queries, "k": keys, "v": keys}
 
 
@@ -140,10 +160,10 @@ def _rows_of_heads(leaf: str, heads: dict[str, Block], head_dim: int) -> Cut:
     return Cut(0, tuple(Block(heads[each].units, head_dim) for each in _HEADS[leaf]))
 
 
-def _width(elements: int, refused: _Refusal, size: int = 1) -> Block:
+def _width(elements: int, refused: _Refusal, size: int = 1, or_ep: bool = False) -> Block:
     """The width of an MLP, in units of so many elements."""
     width = Block(elements // size, size)
-    refused.require(width, _WIDTH_FIELDS, "multiples of the ranks")
+    refused.require(width, *_WIDTH_FIELDS, or_ep=or_ep)
     return width
 
 
@@ -156,15 +176,15 @@ def _expert_cuts(experts: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[st
         raise refused.unknown("its experts are not stacked")
     if ep:
         count = Block(int(experts.num_experts))
-        refused.require(count, EXPERTS, "multiples of the ranks")
+        refused.require(count, *EXPERTS)
         yield from ((key, Cut(0, (count,))) for key in names)
         return
     transposed = bool(getattr(experts, "is_transposed", False))
     down = experts.down_proj
     if isinstance(down, Mxfp4Experts):
-        width = _width(down.data.shape[2] * _PER_WORD, refused, BLOCK)
+        width = _width(down.data.shape[2] * PER_WORD, refused, BLOCK, or_ep=True)
     else:
-        width = _width(down.shape[1 if transposed else 2], refused)
+        width = _width(down.shape[1 if transposed else 2], refused, or_ep=True)
     interleaved = not getattr(experts, "is_concatenated", True)
     rows = (Block(width.units, 2 * width.size),) if interleaved else (width, width)
     yield "gate_up_proj", Cut(2 if transposed else 1, rows)

@@ -146,8 +146,9 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
         return None
     if spec.narrow and not family.quantizable:
         return f"{fields['model_type']} with weights in {spec.weight_format}"
-    if declared_formats(fields):
-        return "experts in FP8 or INT8 by quantization_config (only those that a variant quantises)"
+    if formats := sorted(declared_formats(fields)):
+        stored = " and ".join(formats)
+        return f"experts in {stored} by quantization_config (only those that a variant quantises)"
     if spec.packed:
         return f"experts with weights in {spec.weight_format}"
     return "experts with activations in FP8" if spec.fp8_x else None

@@ -22,8 +22,8 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     attention, config = layer.self_attn, layer.config
     read, kv_from = layer_with(layer, window, _norm), None
     if attention.is_kv_shared_layer:
-        kinds = zip(config.layer_types, config.kv_sharing_modes, strict=True)
-        kv_from = [*kinds].index((attention.layer_type, "store"))
+        own = config.layer_types[: -config.num_kv_shared_layers]
+        kv_from = max(i for i, kind in enumerate(own) if kind == attention.layer_type)
     if config.hidden_size_per_layer_input:
         gate, projection = layer.per_layer_input_gate, layer.per_layer_projection
         own = DenseMlp(matrix_of(gate), matrix_of(projection), "gelu_tanh")
