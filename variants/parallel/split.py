@@ -29,7 +29,7 @@ _WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_proje
 _HEAD_FIELDS = ("num_attention_heads",)
 _KV_FIELDS = ("num_key_value_heads", "num_global_key_value_heads")
 _WIDTH_FIELDS = (
-    "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size",
+    "intermediate_size", "shared_expert_intermediate_size", "moe_intermediate_size",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class _Refusal:
         held = [each for each in fields if self._config.get(each) == block.elements]
         units = "" if block.size == 1 else f" in blocks of {block.size}"
         raise ModelError(
-            f"{self._name}: {next(iter(held), fields[0])} {block.elements}{units} cannot be split "
+            f"{self._name}: {next(iter(held), fields[-1])} {block.elements}{units} cannot be split "
             f"over {self._size} ranks (only {allowed}); choose another --tp"
         )
 

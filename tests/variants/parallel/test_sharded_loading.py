@@ -1,0 +1,190 @@
+"""Checkpoints read a rank's part at a time, without a process group."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.schema.report import Finding
+from decodescope.variants.model import loading
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.quantized_weights import QuantizedMatrix
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.tensor_reader import TensorReader
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import model_bytes
+from decodescope.variants.parallel.ranks import ALONE, Ranks
+from decodescope.variants.parallel.shard import shard_model
+from decodescope.variants.spec import VariantSpec
+from tests.helpers import families
+from tests.helpers.split_families import CASES, shape_of
+from tests.variants.model.broken_checkpoints import DOWN, copy_of_tiny
+from tests.variants.model.quantized_checkpoints import LAYOUTS, save_quantized
+from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
+
+# Families whose checkpoints differ: merged matrices, biases, a tied head, and experts as each
+# stores them.
+SAVED = ("llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral")
+SAVED = (*SAVED, "gpt-oss")
+
+
+@pytest.fixture(autouse=True)
+def _no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens to check a checkpoint with need all ranks."""
+    monkeypatch.setattr(loading, "require_decoding", lambda name, model: None)
+
+
+def loaded(folder: Path | str, ranks: Ranks = ALONE, ep: bool = False) -> LoadedModel:
+    return load_model(resolve_model(str(folder)), "cpu", "fp32", ranks=ranks, ep=ep)
+
+
+def held_by(model: Any) -> dict[str, torch.Tensor]:
+    """Every tensor of a model by name, quantised elements as bytes."""
+    held = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, module in model.named_modules():
+        if isinstance(module, QuantizedMatrix):
+            held[f"{name}.data"] = module.data.view(torch.int8)
+            held |= {} if module.scale is None else {f"{name}.scale": module.scale}
+    return held
+
+
+def assert_parts_of(folder: Path | str, ep: bool = False) -> tuple[Finding, ...]:
+    """Two ranks load what they hold of the whole model; returns what they find."""
+    for rank in range(2):
+        whole = loaded(folder).model
+        shard_model(whole, Ranks(rank, 2), ep)
+        part = loaded(folder, Ranks(rank, 2), ep)
+        got, expected = held_by(part.model), held_by(whole)
+        assert got.keys() == expected.keys()
+        assert [name for name in got if not torch.equal(got[name], expected[name])] == []
+        assert part.weight_bytes == model_bytes(whole)
+        assert part.ranks == Ranks(rank, 2)
+    return part.findings
+
+
+@pytest.mark.parametrize(("name", "ep"), [case for case in CASES if case[0] in SAVED])
+def test_ranks_read_their_parts_of_a_checkpoint(name: str, ep: bool, tmp_path: Path) -> None:
+    families.build(name, **shape_of(name)).save_pretrained(tmp_path)
+    assert assert_parts_of(tmp_path, ep) == ()
+
+
+def test_experts_one_by_one_have_other_names(tmp_path: Path) -> None:
+    """What the checkpoints above are, and that Mixtral's router is found."""
+    families.build("mixtral", **shape_of("mixtral")).save_pretrained(tmp_path)
+    names = load_file(tmp_path / "model.safetensors").keys()
+    assert "model.layers.1.block_sparse_moe.experts.3.w2.weight" in names
+    assert "model.layers.1.block_sparse_moe.gate.weight" in names
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama-tied"])
+@pytest.mark.parametrize("layout", [
+    "compressed-tensors FP8, scales of rows in bf16", "AutoFP8", "E5M2 without scales",
+    "compressed-tensors, the head too",
+])  # fmt: skip
+def test_ranks_read_matrices_of_8_bits(family: str, layout: str, tmp_path: Path) -> None:
+    save_quantized(tmp_path, family, LAYOUTS[layout])
+    (finding,) = assert_parts_of(tmp_path)
+    assert "8-bit matrices of the checkpoint" in finding.message
+
+
+@pytest.mark.parametrize("ep", [False, True])
+def test_ranks_read_packed_experts(ep: bool, tmp_path: Path) -> None:
+    """The experts of the checkpoint have two blocks a row, and there are five."""
+    folder = write(tmp_path, stored()[0])
+    if not ep:
+        (finding,) = assert_parts_of(folder)
+        assert "(MXFP4)" in finding.message
+        return
+    with pytest.raises(ModelError, match="num_local_experts 5 cannot be split over 2 ranks"):
+        loaded(folder, Ranks(0, 2), ep)
+
+
+def test_only_the_part_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts the bytes that leave the files."""
+    families.build("qwen2-moe", **shape_of("qwen2-moe")).save_pretrained(tmp_path)
+    read_bytes = []
+
+    class Counted:
+        def __init__(self, part: Any) -> None:
+            self._part = part
+
+        def __getitem__(self, index: Any) -> torch.Tensor:
+            read_bytes.append(self._part[index].nbytes)
+            return self._part[index]
+
+        def get_shape(self) -> list[int]:
+            return self._part.get_shape()
+
+    class CountedFile:
+        def __init__(self, file: Any) -> None:
+            self._file = file
+
+        def get_tensor(self, key: str) -> torch.Tensor:
+            read_bytes.append(self._file.get_tensor(key).nbytes)
+            return self._file.get_tensor(key)
+
+        def get_slice(self, key: str) -> Counted:
+            return Counted(self._file.get_slice(key))
+
+    opened = TensorReader._file
+    monkeypatch.setattr(TensorReader, "_file", lambda self, key: CountedFile(opened(self, key)))
+    for ep in (False, True):
+        read_bytes.clear()
+        part = loaded(tmp_path, Ranks(1, 2), ep)
+        assert sum(read_bytes) == part.weight_bytes
+    whole = loaded(tmp_path)
+    norms = [weight for weight in whole.model.parameters() if weight.dim() == 1]
+    replicated = whole.model.model.embed_tokens.weight.nbytes + sum(each.nbytes for each in norms)
+    routers = sum(
+        weight.nbytes for name, weight in whole.model.named_parameters() if "gate.weight" in name
+    )
+    assert part.weight_bytes <= whole.weight_bytes / 2 + replicated + routers
+
+
+def test_a_checkpoint_that_lacks_tensors_is_refused(tmp_path: Path) -> None:
+    folder = copy_of_tiny(tmp_path / "tiny")
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        {key: each for key, each in tensors.items() if key != DOWN}, folder / "model.safetensors"
+    )
+    with pytest.raises(ModelError, match=f"lacks 1 tensor of the model: {DOWN}"):
+        loaded(folder, Ranks(1, 2))
+    save_file(tensors | {"more": torch.ones(2)}, folder / "model.safetensors")
+    (finding,) = loaded(folder, Ranks(1, 2)).findings
+    assert "more" in finding.message
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    folder = copy_of_tiny(tmp_path / "tiny")
+    tensors = load_file(folder / "model.safetensors")
+    tensors[DOWN][0, -1] = torch.nan
+    save_file(tensors, folder / "model.safetensors")
+    loaded(folder, Ranks(0, 2))
+    with pytest.raises(ModelError, match=f"NaN or infinite values.*{DOWN}"):
+        loaded(folder, Ranks(1, 2))
+
+
+def test_what_cannot_be_split_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*args: object) -> None:
+        raise AssertionError("a tensor was read")
+
+    monkeypatch.setattr(TensorReader, "read", read)
+    with pytest.raises(ModelError, match=r"^tiny: num_attention_heads 4 cannot be split over 3"):
+        loaded("tiny", Ranks(0, 3))
+    folder = copy_of_tiny(tmp_path / "tiny")
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="ranks cannot load a checkpoint quantized by fp8 with"):
+        loaded(folder, Ranks(0, 2))
+    # 640 columns of down in two groups of 320, which no group of 128 columns divides.
+    workload = DecodeWorkload(1, 4, 4, "fp32")
+    spec = VariantSpec.parse("fused+int4")
+    with pytest.raises(ModelError, match="320 columns a rank are not whole groups of int4"):
+        load_model(resolve_model("tiny"), "cpu", "fp32", False, workload, spec, None, Ranks(0, 2))
