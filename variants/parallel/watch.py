@@ -104,9 +104,6 @@ class Watch:
                 count += 1
                 self._store.set(_alive(self._ranks.rank), str(count))
                 if self._store.check([_FAILURE]):
-                    if self._failure().rank == self._ranks.rank:
-                        self._stopped.set()
-                        return
                     self._follow()
                 for rank in range(self._ranks.size):
                     if self._is_silent(rank, seen):
@@ -118,6 +115,8 @@ class Watch:
 
     def _guard(self) -> None:
         """A store on a stopped process, or out of reach, never answers."""
+        if self._opens_store and not self._ranks.rank:
+            return
         while not self._stopped.wait(_LOOK_S):
             if time.monotonic() - self._answered_s > self._silent_s + _LOOK_S:
                 self._end_without_store(f"has not answered for {self._silent_s:.0f} s")
@@ -172,17 +171,19 @@ class Watch:
 
     def _claim(self, failure: RankFailure) -> None:
         """Become the rank that reports; if another one is, end this one quietly."""
+        self._stopped.set()
         mine = msgspec.json.encode(failure).decode()
         with suppress(RuntimeError):  # without a store, whoever fails reports
             if self._store.compare_set(_FAILURE, "", mine) != mine.encode():
                 self._follow()
 
-    def _failure(self) -> RankFailure:
-        return msgspec.json.decode(self._store.get(_FAILURE), type=RankFailure)
-
     def _follow(self) -> NoReturn:
         """End for the failure that another rank reports."""
-        failure = self._failure()
+        failure = msgspec.json.decode(self._store.get(_FAILURE), type=RankFailure)
+        if failure.rank == self._ranks.rank:
+            # Another thread reports it.
+            threading.Event().wait()
+        self._stopped.set()
         time.sleep(self._grace_s)
         exit_now(failure.exit_code)
 
