@@ -16,7 +16,8 @@ def main(action: str, folder: Path) -> None:
     rank = os.environ["RANK"]
     (folder / f"{rank}.new").write_text(str(os.getpid()))
     (folder / f"{rank}.new").rename(folder / rank)
-    print(f"rank {rank} of {os.environ['WORLD_SIZE']}", flush=True)
+    sys.stdout.write(f"rank {rank} of {os.environ['WORLD_SIZE']}\n")
+    sys.stdout.flush()
     if action == "end":
         return
     if rank == "1":

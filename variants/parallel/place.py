@@ -1,4 +1,4 @@
-"""The place of a process among the ranks of a run, as its environment names it. Imports no torch."""
+"""The place of a process among the ranks of a run, by its environment. Imports no torch."""
 
 import os
 import socket
@@ -17,8 +17,10 @@ _NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of this process: `local_rank` of the `local_size` ranks on this host. The ranks meet
-    at the store at `address`, which rank 0 opens if `opens_store`, else the launcher has."""
+    """The place of this process: `local_rank` of the `local_size` ranks on this host.
+
+    The ranks meet at the store at `address`: rank 0's if `opens_store`, else the launcher's.
+    """
 
     ranks: Ranks
     local_rank: int

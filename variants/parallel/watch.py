@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
-from torch.distributed import Store
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from decodescope.analyzer.errors import InternalError, MissingRequirement, known_error
 from decodescope.variants.machine.child_process import exit_now
@@ -32,7 +32,7 @@ _LOOK_S = 0.5
 # for that, and taking torch apart takes this one seconds.
 _GRACE_S = 10.0
 _YIELD_S = 2.0
-_FAILURE, _GONE = "failure", b"left"
+_FAILURE, _GONE = "failure", "left"
 
 
 class RankFailure(Struct, frozen=True):
@@ -129,7 +129,7 @@ class Watch:
         if value != known:
             seen[rank] = value, now_s
             return False
-        return value != _GONE and now_s - since_s > self._silent_s
+        return value != _GONE.encode() and now_s - since_s > self._silent_s
 
     def _end_silent(self, rank: int) -> None:
         message = (

@@ -20,7 +20,7 @@ def rank_files(path: Path, size: int) -> list[Path]:
 
 
 def gather_windows(path: Path, ranks: Ranks) -> list[Path]:
-    """The files of all ranks on rank 0, none on the others; each has written `path`, which is moved.
+    """The files of all ranks on rank 0, none on the others; each has written `path`, which moves.
     They come as bytes, because ranks on other hosts have other files."""
     if ranks.alone:
         return [path]

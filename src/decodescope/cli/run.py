@@ -52,7 +52,7 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
 
 
 def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
-    """The report of one process; if several ranks are asked for, this one becomes their launcher."""
+    """The report of one process; asked for several ranks, it becomes their launcher."""
     from decodescope.variants.parallel.launcher import become_launcher
     from decodescope.variants.registry import find_variant, require_split
 
@@ -67,7 +67,7 @@ def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | Non
 
 
 def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
-    """The report on rank 0; it decides what all ranks do, and what it was given they need not be."""
+    """The report on rank 0, whose options count for all ranks."""
     from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.variants.parallel.group import group_of_this_process
 

@@ -62,7 +62,7 @@ def _live(ranks: Ranks, folder: Path, script: list[tuple[float, AppMessage]]) ->
         session, RankChannel(app), WindowFiles(own), RankClock(ranks, session.clock), ranks
     )
     loop.run("eager")
-    ready = [] if app is None else [message for message in app.of(TraceReady)]
+    ready = [] if app is None else app.of(TraceReady)
     return {
         "events": session.events,
         "steps": [step.position for step in session.steps],
