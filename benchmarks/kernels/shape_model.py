@@ -4,9 +4,8 @@ import torch
 
 from decodescope.variants.model.checkpoint import broken_checkpoint, holds_quantized, stored_tensors
 from decodescope.variants.model.loading import find_files
-from decodescope.variants.model.quantization import quantization_of
 from decodescope.variants.model.quantized_loading import find_quantized
-from decodescope.variants.model.quantized_weights import quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.spec import VariantSpec

@@ -27,8 +27,7 @@ from decodescope.variants.model.loading import (
     require_loadable,
 )
 from decodescope.variants.model.prompts import make_prompt
-from decodescope.variants.model.quantization import quantization_of
-from decodescope.variants.model.quantized_weights import quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.parallel.ranks import ALONE, Ranks

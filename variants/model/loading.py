@@ -36,8 +36,9 @@ from decodescope.variants.model.checkpoint import (
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.hub import fetch_weights, find_config
-from decodescope.variants.model.quantization import Quantization, Stored
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    Stored,
     is_quantized,
     quantized_formats,
     weight_tensors,

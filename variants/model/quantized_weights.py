@@ -9,8 +9,9 @@ is tiny, and decides.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +19,14 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host import mxfp4, packed
-from decodescope.kernels.host.packing import Packing
-from decodescope.kernels.host.weights import NARROW_DTYPES
-from decodescope.variants.model.quantization import Quantization, Stored, narrowed
+from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat
+from decodescope.variants.model.narrowing import narrowed
 from decodescope.variants.parallel.cuts import split_of
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
+# The element type or the format of 4 bits, and whether rows have scales.
+Stored = tuple[torch.dtype | PackedFormat, bool]
 # Elements [..., rows, columns], their scales [..., rows] or None, a dtype, and the packing of
 # elements of 4 bits: W in that dtype.
 Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | None], torch.Tensor]
@@ -211,6 +215,36 @@ def scaled(
     return values if scale is None else values.mul_(scale.unsqueeze(-1))
 
 
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
+    `head`, and the embedding table with `embedding`. Without `scaled` every scale is 1."""
+
+    format: NarrowFormat
+    scaled: bool = True
+    head: bool = True
+    embedding: bool = False
+
+    @property
+    def stored(self) -> Stored:
+        for name, packed_format in PACKED_FORMATS.items():
+            if name == self.format:
+                return packed_format, packed_format.row_scaled
+        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
+
+    def packing(self, columns: int) -> Packing | None:
+        """That of a matrix of so many columns; None of 8 bits."""
+        return packing_of(self.format, columns)
+
+
+def quantization_of(spec: VariantSpec | None) -> Quantization | None:
+    """The narrow format in which a variant stores weights; None: as they were loaded."""
+    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
+        return None
+    weights = NARROW_WEIGHTS[spec.weight_format]
+    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
+
+
 def is_quantized(model: Any, quantization: Quantization) -> bool:
     """Whether exactly these weights of `model` are stored so."""
     return quantized_formats(model) == dict.fromkeys(
@@ -334,7 +368,9 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     weight = part if isinstance(part, torch.Tensor) else part.weight
     key = path if weight is part else f"{path}.weight"
     in_part = split_of(model).cuts_columns(key, weight.dim())
-    data, scale = narrowed(weight, quantization, f"{name}: {path}", in_part)
+    data, scale = narrowed(
+        weight, quantization.format, quantization.scaled, f"{name}: {path}", in_part
+    )
     if weight is part:
         assert quantization.format in NARROW_DTYPES, "experts have 8 or 16 bits"
         delattr(owner, leaf)

@@ -36,7 +36,6 @@ from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.experts import EXPERTS, expert_counts
-from decodescope.variants.model.quantization import quantization_of
 from decodescope.variants.model.quantized_weights import (
     QuantizedEmbedding,
     QuantizedLinear,
@@ -44,6 +43,7 @@ from decodescope.variants.model.quantized_weights import (
     expert_elements,
     expert_tensors,
     planned_weights,
+    quantization_of,
     weight_tensors,
 )
 from decodescope.variants.model.workload import DecodeWorkload

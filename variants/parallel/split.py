@@ -26,8 +26,6 @@ _HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks
 # How many times the MLP's width in rows.
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
 _WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
-_HEAD_FIELDS = ("num_attention_heads",)
-_KV_FIELDS = ("num_key_value_heads", "num_global_key_value_heads")
 _WIDTH_FIELDS = (
     "intermediate_size", "shared_expert_intermediate_size", "moe_intermediate_size",
 )  # fmt: skip
@@ -48,9 +46,11 @@ def split_model(name: str, model: Any, ranks: Ranks, ep: bool = False) -> Split:
     for number, layer in enumerate(layers):
         for key, cut in _layer_cuts(layer, ep, refused):
             cuts[f"model.layers.{number}.{key}"] = cut
+    if ep and not any(".experts." in key for key in cuts):
+        raise ModelError(f"{name}: its layers have no experts; leave out --ep")
     head = model.get_submodule(HEAD)
     vocabulary = Block(_shape(head)[0], uneven=True)
-    refused.require(vocabulary, ("vocab_size",), "so many")
+    refused.require(vocabulary, "vocab_size")
     for key in _tensors(head):
         cuts[f"{HEAD}.{key}"] = Cut(0, (vocabulary,))
     tied = getattr(head, "weight", head) is getattr(model.model.embed_tokens, "weight", None)
@@ -72,18 +72,22 @@ class _Refusal:
         )
 
     def require(
-        self, block: Block, fields: tuple[str, ...], allowed: str, whole: bool = True
+        self, block: Block, *fields: str, repeated: bool = False, or_ep: bool = False
     ) -> None:
-        """Refuse a `block` that the ranks do not divide; `whole`: nor may it be repeated.
+        """Refuse a `block` that the ranks do not divide, unless it may be `repeated` on them.
 
-        `fields` are the names that its number of units may have in config.json."""
-        if block.splits(self._size) and (block.uneven or not whole or block.units >= self._size):
+        `fields` are the names that its elements may have in config.json; `or_ep`: ranks can hold
+        it whole."""
+        held_once = block.uneven or block.units >= self._size
+        if block.splits(self._size) and (held_once or repeated):
             return
         held = [each for each in fields if self._config.get(each) == block.elements]
         units = "" if block.size == 1 else f" in blocks of {block.size}"
+        allowed = "multiples and divisors" if repeated else "multiples"
         raise ModelError(
             f"{self._name}: {next(iter(held), fields[-1])} {block.elements}{units} cannot be split "
-            f"over {self._size} ranks (only {allowed}); choose another --tp"
+            f"over {self._size} ranks (only {allowed} of them); choose another --tp"
+            f"{', or --ep' * or_ep}"
         )
 
 
@@ -131,8 +135,8 @@ def _heads(attention: Any, refused: _Refusal) -> dict[str, Block]:
     """The heads of Q and of K and V, as units of one element."""
     queries = Block(_shape(attention.o_proj)[1] // int(attention.head_dim))
     keys = Block(queries.units // int(attention.num_key_value_groups))
-    refused.require(queries, _HEAD_FIELDS, "multiples of the ranks")
-    refused.require(keys, _KV_FIELDS, "multiples and divisors of the ranks", whole=False)
+    refused.require(queries, "num_attention_heads")
+    refused.require(keys, "num_key_value_heads", "num_global_key_value_heads", repeated=True)
     return {"q": queries, "k": keys, "v": keys}
 
 
@@ -140,10 +144,10 @@ def _rows_of_heads(leaf: str, heads: dict[str, Block], head_dim: int) -> Cut:
     return Cut(0, tuple(Block(heads[each].units, head_dim) for each in _HEADS[leaf]))
 
 
-def _width(elements: int, refused: _Refusal, size: int = 1) -> Block:
+def _width(elements: int, refused: _Refusal, size: int = 1, or_ep: bool = False) -> Block:
     """The width of an MLP, in units of so many elements."""
     width = Block(elements // size, size)
-    refused.require(width, _WIDTH_FIELDS, "multiples of the ranks")
+    refused.require(width, *_WIDTH_FIELDS, or_ep=or_ep)
     return width
 
 
@@ -156,15 +160,15 @@ def _expert_cuts(experts: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[st
         raise refused.unknown("its experts are not stacked")
     if ep:
         count = Block(int(experts.num_experts))
-        refused.require(count, EXPERTS, "multiples of the ranks")
+        refused.require(count, *EXPERTS)
         yield from ((key, Cut(0, (count,))) for key in names)
         return
     transposed = bool(getattr(experts, "is_transposed", False))
     down = experts.down_proj
     if isinstance(down, Mxfp4Experts):
-        width = _width(down.data.shape[2] * _PER_WORD, refused, BLOCK)
+        width = _width(down.data.shape[2] * _PER_WORD, refused, BLOCK, or_ep=True)
     else:
-        width = _width(down.shape[1 if transposed else 2], refused)
+        width = _width(down.shape[1 if transposed else 2], refused, or_ep=True)
     interleaved = not getattr(experts, "is_concatenated", True)
     rows = (Block(width.units, 2 * width.size),) if interleaved else (width, width)
     yield "gate_up_proj", Cut(2 if transposed else 1, rows)

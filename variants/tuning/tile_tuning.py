@@ -18,8 +18,7 @@ from decodescope.variants.model.loading import (
     loaded_model,
     torch_dtype,
 )
-from decodescope.variants.model.quantization import quantization_of
-from decodescope.variants.model.quantized_weights import quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload

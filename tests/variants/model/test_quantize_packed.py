@@ -6,12 +6,13 @@ from torch import nn
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix
-from decodescope.variants.model.quantization import Quantization, quantization_of
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
     QuantizedLinear,
     dequantized_bytes,
     is_quantized,
     planned_weights,
+    quantization_of,
     quantize_model,
 )
 from decodescope.variants.model.workload import DecodeWorkload

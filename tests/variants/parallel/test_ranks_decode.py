@@ -9,21 +9,22 @@ from torch import fx
 
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants.model.loading import LoadedModel, load_model, loaded_model
-from decodescope.variants.model.quantization import Quantization
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
     QuantizedMatrix,
     quantize_model,
+    scaled,
     weight_tensors,
 )
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.parallel.cuts import Cut, split_of
+from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.shard import cut_quantized, shard_model
+from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.parallel.vocabulary import Vocabulary
 from decodescope.variants.steps.compiled_step import StaticStep
 from decodescope.variants.steps.eager_step import EagerStep
-from tests.helpers.families import CONFIGS, build, prompt_ids
+from tests.helpers.families import build, prompt_ids
 from tests.helpers.rank_processes import on_ranks
 from tests.helpers.split_families import CASES, GEMMA4_MIXTURE, RANKS, shape_of
 
@@ -34,7 +35,7 @@ LOGIT_ERROR = 1e-5
 
 def built(name: str, **changes: Any) -> LoadedModel:
     torch.manual_seed(0)
-    return loaded_model(build(name, **shape_of(name), **changes), None, "random", name)
+    return loaded_model(build(name, **shape_of(name) | changes), None, "random", name)
 
 
 def decoded(step: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,74 +110,66 @@ def test_tiny_gives_the_tokens_of_one_rank(
         assert held == (whole_bytes - on_every - kv) // size + kv // kv_parts + on_every
 
 
-def quantized_apart(ranks: Ranks, formats: list[tuple[str, bool]]) -> list[str]:
-    """The matrices whose elements or scales are not those of the whole model's."""
+def quantized_apart(ranks: Ranks, cases: list[tuple[str, bool, Quantization]]) -> list[str]:
+    """The matrices whose weights are not those of the whole model's."""
     wrong = []
-    for name, ep in (("llama-biased", False), ("qwen2-moe", False), ("qwen2-moe", True)):
-        for format, embedding in formats:
-            quantization = Quantization(format, embedding=embedding)
-            whole, part = built(name).model, built(name).model
-            quantize_model(name, whole, quantization)
-            shard_model(part, ranks, ep)
-            quantize_model(name, part, quantization)
-            split, parts = split_of(part), dict(part.named_modules())
-            for key, matrix in whole.named_modules():
-                if not isinstance(matrix, QuantizedMatrix):
-                    continue
-                cut = split.cuts.get(f"{key}.weight", split.cuts.get(key))
-                if isinstance(cut, Cut):
-                    cut_quantized(matrix, cut, ranks)
-                got = parts[key]
-                if not torch.equal(as_bytes(matrix.data), as_bytes(got.data)):
-                    wrong.append(f"{name} {format}: elements of {key}")
-                if not torch.equal(matrix.scale, got.scale):
-                    wrong.append(f"{name} {format}: scales of {key}")
+    for name, ep, quantization in cases:
+        # Whole groups of 32 columns for each rank.
+        whole, part = (built(name, intermediate_size=128).model for _ in range(2))
+        quantize_model(name, whole, quantization)
+        shard_model(part, ranks, ep)
+        quantize_model(name, part, quantization)
+        split, parts = split_of(part), dict(part.named_modules())
+        for key, matrix in whole.named_modules():
+            if isinstance(matrix, QuantizedMatrix):
+                weight = f"{key}.weight" if f"{key}.weight" in split.cuts else key
+                cut = split.part(weight)
+                dense = weights_of(matrix) if cut is None else cut(weights_of(matrix))
+                if not torch.equal(dense, weights_of(parts[key])):
+                    wrong.append(f"{name} {quantization.format}: {key}")
     return wrong
 
 
-def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(torch.int8)
+def weights_of(matrix: QuantizedMatrix) -> torch.Tensor:
+    return scaled(matrix.data, matrix.scale, torch.float32, matrix.packing)
 
 
 def test_a_shard_is_quantized_as_a_part_of_the_whole(tmp_path: Path) -> None:
-    formats = [("fp8_e4m3", False), ("int8", True)]
-    assert on_ranks(2, tmp_path, quantized_apart, formats) == [[]] * 2
+    cases = [("llama-biased", False, Quantization("nvfp4", head=False))]
+    cases += [("llama-biased", False, Quantization(name)) for name in ("mxfp4", "int4_g32")]
+    for ep in (False, True):
+        cases.append(("qwen2-moe", ep, Quantization("fp8_e4m3")))
+        cases.append(("llama-tied", False, Quantization("int8", embedding=not ep)))
+    assert on_ranks(2, tmp_path, quantized_apart, cases) == [[]] * 2
 
 
-def captured(ranks: Ranks) -> list[tuple[bool, int, list[str]]]:
-    """Whether a compiled step gives the tokens of one rank, its graphs, and what they exchange."""
-    results = []
-    for name, ep in (("qwen3", False), ("qwen2-moe", True)):
-        graphs: list[fx.GraphModule] = []
+def captured(ranks: Ranks) -> tuple[bool, int, int]:
+    """Whether a compiled step gives the tokens of one rank, its graphs, and the sums in them."""
+    graphs: list[fx.GraphModule] = []
 
-        def count(graph: fx.GraphModule, inputs: Any, held: Any = graphs) -> Any:
-            held.append(graph)
-            return graph.forward
+    def count(graph: fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
 
-        whole = built(name)
-        ids = prompt_ids(name, WORKLOAD.batch, WORKLOAD.context)
-        tokens, _ = decoded(EagerStep(whole, WORKLOAD), ids)
-        shard_model(whole.model, ranks, ep)
-        step = StaticStep(
-            whole,
-            WORKLOAD,
-            lambda forward, backend=count: torch.compile(
-                forward, backend=backend, fullgraph=True, dynamic=False
-            ),
-        )
-        got, _ = decoded(step, ids)
-        targets = [str(node.target) for graph in graphs for node in graph.graph.nodes]
-        exchanged = [target for target in targets if "all_reduce" in target]
-        results.append((torch.equal(tokens, got), len(graphs), len(exchanged)))
-        torch.compiler.reset()
-    return results
+    # A dense layer, and one with experts.
+    whole = built("qwen2-moe", num_hidden_layers=2)
+    ids = prompt_ids("qwen2-moe", WORKLOAD.batch, WORKLOAD.context)
+    tokens, _ = decoded(EagerStep(whole, WORKLOAD), ids)
+    shard_model(whole.model, ranks, ep=True)
+    step = StaticStep(
+        whole,
+        WORKLOAD,
+        lambda forward: torch.compile(forward, backend=count, fullgraph=True, dynamic=False),
+    )
+    got, _ = decoded(step, ids)
+    targets = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    sums = sum("all_reduce" in target for target in targets)
+    return torch.equal(tokens, got), len(graphs), sums
 
 
 def test_sums_over_ranks_are_captured_without_a_break(tmp_path: Path) -> None:
-    # One after attention and one after the MLP of each layer.
-    layers = [CONFIGS[name]["num_hidden_layers"] for name in ("qwen3", "qwen2-moe")]
-    expected = [(True, 1, 2 * count) for count in layers]
-    assert on_ranks(2, tmp_path, captured) == [expected] * 2
+    # After the attention and the MLP of each of two layers.
+    assert on_ranks(2, tmp_path, captured) == [(True, 1, 4)] * 2
 
 
 def chosen(ranks: Ranks) -> list[bool]:

@@ -8,11 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model import loading
+from decodescope.variants.model import loading, workload_costs
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedMatrix
+from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.tensor_reader import TensorReader
 from decodescope.variants.model.workload import DecodeWorkload
@@ -28,8 +29,10 @@ from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
 
 # Families whose checkpoints differ: merged matrices, biases, a tied head, and experts as each
 # stores them.
-SAVED = ("llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral")
-SAVED = (*SAVED, "gpt-oss")
+SAVED = (
+    "llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral",
+    "gpt-oss",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -188,3 +191,17 @@ def test_what_cannot_be_split_is_refused_before_it_is_read(
     spec = VariantSpec.parse("fused+int4")
     with pytest.raises(ModelError, match="320 columns a rank are not whole groups of int4"):
         load_model(resolve_model("tiny"), "cpu", "fp32", False, workload, spec, None, Ranks(0, 2))
+
+
+def test_memory_is_compared_with_the_need_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Llama 3.2 1B has 2.5 GB of weights; a fifth of it is the table that every rank has."""
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: 1_300_000_000)
+
+    def without_memory(config: Any, device: str, *how: Any) -> Any:
+        return build_random(config, "meta", *how)
+
+    monkeypatch.setattr(loading, "build_random", without_memory)
+    source, workload = resolve_model("llama-3.2-1b@random"), DecodeWorkload(1, 4, 4, "bf16")
+    load_model(source, "cpu", "bf16", workload=workload, ranks=Ranks(1, 4))
+    with pytest.raises(MissingRequirement, match=r"not enough memory .* \(weights 1\.50 GB"):
+        load_model(source, "cpu", "bf16", workload=workload, ranks=Ranks(1, 2))

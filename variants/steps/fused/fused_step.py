@@ -17,10 +17,10 @@ from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.machine.compile_ahead import compile_reason
 from decodescope.variants.model.experts import expert_choices
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantization import quantization_of
 from decodescope.variants.model.quantized_weights import (
     Convert,
     converting_with,
+    quantization_of,
     quantize_model,
     scaled,
 )

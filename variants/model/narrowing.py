@@ -1,61 +1,27 @@
-"""The narrow format of a variant's weights, and a matrix in it."""
+"""Makes a matrix one of 8 or 4 bits, a block of rows at a time."""
 
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 import torch.distributed as dist
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
+from decodescope.kernels.host.packing import packing_of
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
-from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
-# The element type or the format of 4 bits, and whether rows have scales.
-Stored = tuple[torch.dtype | PackedFormat, bool]
 # Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
 _BLOCK = 1 << 23
 
 
-@dataclass(frozen=True, slots=True)
-class Quantization:
-    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
-    `head`, and the embedding table with `embedding`. Without `scaled` every scale is 1."""
-
-    format: NarrowFormat
-    scaled: bool = True
-    head: bool = True
-    embedding: bool = False
-
-    @property
-    def stored(self) -> Stored:
-        for name, packed_format in PACKED_FORMATS.items():
-            if name == self.format:
-                return packed_format, packed_format.row_scaled
-        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
-
-    def packing(self, columns: int) -> Packing | None:
-        """That of a matrix of so many columns; None of 8 bits."""
-        return packing_of(self.format, columns)
-
-
-def quantization_of(spec: VariantSpec | None) -> Quantization | None:
-    """The narrow format in which a variant stores weights; None: as they were loaded."""
-    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
-        return None
-    weights = NARROW_WEIGHTS[spec.weight_format]
-    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
-
-
 def narrowed(
-    weight: torch.Tensor, quantization: Quantization, where: str, in_part: bool
+    weight: torch.Tensor, format: NarrowFormat, scaled: bool, where: str, in_part: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time. If
     ranks hold parts of its rows, scales are those of whole rows."""
     matrix = weight.flatten(0, -2)
     rows, columns = matrix.shape
-    form, scaled_rows = quantization.stored
-    packing = quantization.packing(columns)
+    packing = packing_of(format, columns)
+    scaled_rows = scaled if packing is None else packing.format.row_scaled
     if in_part and packing is not None and columns % (packing.format.group or columns + 1):
         raise ModelError(
             f"{where}: {columns} columns a rank are not whole groups of {packing.format}; choose "
@@ -63,7 +29,7 @@ def narrowed(
         )
     largest = _largest_of_ranks(matrix) if in_part and not weight.is_meta else None
     width = columns if packing is None else packing.width
-    dtype = form if isinstance(form, torch.dtype) else torch.int32
+    dtype = torch.int32 if packing is not None else NARROW_DTYPES[cast(ByteFormat, format)]
     data = matrix.new_empty((rows, width), dtype=dtype)
     scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
     step = max(1, _BLOCK // columns)
@@ -75,13 +41,13 @@ def narrowed(
         if bool(broken.any()):
             raise ModelError(
                 f"{where}: row {first + int(broken.nonzero()[0])} has NaN or infinite values and "
-                f"cannot be stored in {quantization.format}; download the checkpoint again"
+                f"cannot be stored in {format}; download the checkpoint again"
             )
         try:
             data[block], scales = quantized_rows(
                 rows_of,
-                quantization.format,
-                quantization.scaled,
+                format,
+                scaled,
                 None if largest is None else largest[block],
             )
         except ValueError as error:
