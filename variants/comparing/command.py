@@ -35,7 +35,7 @@ from decodescope.variants.comparing.job_process import (
 )
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import read_request
-from decodescope.variants.parallel.windows import rank_files
+from decodescope.variants.parallel.place import rank_files
 from decodescope.variants.registry import is_interpreted
 
 Tell = Callable[[ComparisonEvent], None]

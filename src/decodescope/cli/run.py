@@ -19,7 +19,13 @@ from decodescope.cli.options import (
     variant_option,
     worker_config,
 )
-from decodescope.cli.output import library_output_to_stderr, print_result, progress, progress_option
+from decodescope.cli.output import (
+    library_output_to_stderr,
+    print_result,
+    progress,
+    progress_option,
+    say,
+)
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol.messages import WorkerConfig
@@ -70,6 +76,7 @@ def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | Non
     """The report on rank 0, whose options count for all ranks."""
     from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.variants.parallel.group import group_of_this_process
+    from decodescope.variants.parallel.place import rank_files
 
     with (
         progress(piped=False) as show,
@@ -79,8 +86,12 @@ def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | Non
         config = group.shared(lambda: _asked(options, trace), WorkerConfig)
         from decodescope.variants.measuring.run import run_variant
 
-        say = (lambda stage: None) if group.ranks.rank else show
-        return run_variant(config, trace, say, group.join(config))
+        tell = (lambda stage: None) if group.ranks.rank else show
+        report = run_variant(config, trace, tell, group.join(config))
+    if report is not None and trace is not None:
+        first, *_, last = rank_files(trace, config.tp)
+        say(f"wrote {first} to {last}, one file a rank; decodescope open shows all of them")
+    return report
 
 
 def _asked(options: Mapping[str, Any], trace: Path | None) -> "WorkerConfig":
