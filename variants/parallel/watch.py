@@ -70,11 +70,14 @@ class Watch:
             thread.start()
 
     def leave(self) -> None:
-        """This rank has done its part, and counts no more."""
+        """This rank has done its part, and counts no more. A store ends with rank 0, so that leaves
+        last."""
         self._stopped.set()
         self._threads[0].join()
         with suppress(RuntimeError):
             self._store.set(_alive(self._ranks.rank), _GONE)
+            if self._opens_store and not self._ranks.rank:
+                self._wait_for_others()
 
     def end_for(self, error: Exception) -> None:
         """End this rank for an `error`, unless it is rank 0 and has to report it.
@@ -168,6 +171,14 @@ class Watch:
                 if self._store.check([_FAILURE]):
                     return
                 time.sleep(_LOOK_S / 10)
+
+    def _wait_for_others(self) -> None:
+        deadline_s = time.monotonic() + self._silent_s
+        others = [_alive(rank) for rank in range(1, self._ranks.size)]
+        while time.monotonic() < deadline_s:
+            if all(value == _GONE.encode() for value in self._store.multi_get(others)):
+                return
+            time.sleep(_LOOK_S / 10)
 
     def _claim(self, failure: RankFailure) -> None:
         """Become the rank that reports; if another one is, end this one quietly."""
