@@ -35,7 +35,7 @@ from decodescope.variants.comparing.job_process import (
 )
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import read_request
-from decodescope.variants.parallel.windows import rank_files
+from decodescope.variants.parallel.place import rank_files
 from decodescope.variants.registry import is_interpreted
 
 Tell = Callable[[ComparisonEvent], None]
@@ -120,9 +120,9 @@ class _Rounds:
     """Runs the rounds of a request; `run` does one job.
 
     After `measure`, `runs` are those of the complete rounds in the order they ran, `traces` those
-    of the last complete round by variant (of several ranks that of rank 0), and `findings` the problems. Traces are written to
-    `work`, and copied to the request's folder when their round is complete. Variants that are
-    `interpreted` are neither timed nor profiled.
+    of the last complete round by variant (of several ranks, rank 0's), and `findings` the problems.
+    Traces are written to `work`, and copied to the request's folder when their round is complete.
+    Variants that are `interpreted` are neither timed nor profiled.
     """
 
     request: CompareRequest

@@ -77,7 +77,9 @@ class RankChannel:
                     messages = read(self._channel)
             encoded = msgspec.msgpack.encode(messages) if messages else b""
             size = _number(len(encoded))
-            data = torch.frombuffer(bytearray(encoded), dtype=torch.uint8) if size else torch.empty(0)
+            data = (
+                torch.frombuffer(bytearray(encoded), dtype=torch.uint8) if size else torch.empty(0)
+            )
         if not size:
             return []
         dist.broadcast(data, src=0)

@@ -33,8 +33,8 @@ from decodescope.variants.live.lockstep import RankChannel
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import window_plan
+from decodescope.variants.parallel.exchange import gather_windows
 from decodescope.variants.parallel.ranks import ALONE, Ranks
-from decodescope.variants.parallel.windows import gather_windows
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000

@@ -62,9 +62,7 @@ class Prepared:
         return Subject(self.loaded, self.workload, self.device, variant, read_peak, kernel_floor_ns)
 
 
-def prepare(
-    config: WorkerConfig, say: Callable[[str], None], ranks: Ranks = ALONE
-) -> Prepared:
+def prepare(config: WorkerConfig, say: Callable[[str], None], ranks: Ranks = ALONE) -> Prepared:
     """Choose the device, check the request and load the model, of several `ranks` the part of this
     one; `say` is called for slow stages.
 

@@ -29,9 +29,8 @@ from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.measuring.window import mean_bytes_read, try_reference
-from decodescope.variants.parallel.exchange import from_rank_0
+from decodescope.variants.parallel.exchange import from_rank_0, gather_windows, keep_windows
 from decodescope.variants.parallel.ranks import ALONE, Ranks
-from decodescope.variants.parallel.windows import gather_windows, keep_windows
 from decodescope.variants.registry import build_variant, is_interpreted
 from decodescope.variants.steps.decode_step import DecodeStep
 

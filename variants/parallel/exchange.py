@@ -1,10 +1,15 @@
-"""What ranks tell each other of themselves, outside of the model's computations."""
+"""What ranks give each other of themselves, outside of the model's computations: what rank 0
+decides, and their profiled windows, one file each."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
+from decodescope.analyzer.io.files import write_atomically
+from decodescope.variants.parallel.place import rank_files
 from decodescope.variants.parallel.ranks import Ranks
 
 Value = TypeVar("Value")
@@ -20,10 +25,28 @@ def from_rank_0(value: Value, ranks: Ranks) -> Value:
     return values[0]
 
 
-def to_rank_0(value: Value, ranks: Ranks) -> list[Value]:
-    """The values of all ranks in their order, on rank 0; empty on the others."""
+def gather_windows(path: Path, ranks: Ranks) -> list[Path]:
+    """The files of all ranks on rank 0, none on the others; each has written `path`, which moves.
+    They come as bytes, because ranks on other hosts have other files."""
     if ranks.alone:
-        return [value]
-    values: list[Value | None] | None = None if ranks.rank else [None] * ranks.size
-    dist.gather_object(value, values)
-    return values or []  # type: ignore[return-value]
+        return [path]
+    windows: list[bytes] | None = None if ranks.rank else [b""] * ranks.size
+    dist.gather_object(path.read_bytes(), windows)
+    path.unlink()
+    if windows is None:
+        return []
+    files = rank_files(path, ranks.size)
+    for file, window in zip(files, windows, strict=True):
+        file.write_bytes(window)
+    return files
+
+
+def keep_windows(windows: Sequence[Path], trace_path: Path) -> None:
+    """Copy the windows to `trace_path`, several to one file a rank beside it.
+
+    Raises:
+        InputError: one cannot be written.
+    """
+    kept = rank_files(trace_path, len(windows))
+    for window, file in zip(windows, kept, strict=True):
+        write_atomically(file, window.read_bytes())

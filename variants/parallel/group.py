@@ -9,12 +9,13 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import torch
 import torch.distributed as dist
 from msgspec import Struct
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 import decodescope
 from decodescope.analyzer.errors import InputError, MissingRequirement
@@ -78,14 +79,15 @@ class Group:
             if each.versions != joined[0].versions:
                 raise MissingRequirement(_unlike(rank, each.versions, joined[0].versions))
 
-    def shared(self, ask: Callable[[], Request], kind: type[Request]) -> Request:
-        """What rank 0 was asked for: the result of `ask` there, for all ranks."""
+    def shared(self, ask: Callable[[], Request], kind: Any) -> Request:
+        """What rank 0 was asked for: the result of `ask` there, a `kind`, for all ranks."""
         if not self.ranks.rank:
             request = ask()
             self._store.set("request", msgspec.json.encode(request).decode())
             return request
         self._store.wait(["request"], _COLLECTIVE_TIMEOUT)
-        return msgspec.json.decode(self._store.get("request"), type=kind)
+        request = msgspec.json.decode(self._store.get("request"), type=kind)
+        return cast("Request", request)
 
     def join(self, config: WorkerConfig) -> Ranks:
         """Make the ranks torch.distributed's default group, each on its GPU.
@@ -113,7 +115,7 @@ class Group:
                 )
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" and not shared else "gloo",
-            store=dist.PrefixStore("group", self._store),
+            store=PrefixStore("group", self._store),
             rank=self.ranks.rank,
             world_size=self.ranks.size,
             timeout=_COLLECTIVE_TIMEOUT,
@@ -125,10 +127,10 @@ class Group:
         if dist.is_initialized():
             dist.destroy_process_group()
 
-    def _connected(self, opens: bool) -> dist.TCPStore:
+    def _connected(self, opens: bool) -> TCPStore:
         host, port = self._place.address
         try:
-            return dist.TCPStore(
+            return TCPStore(
                 host,
                 port,
                 self.ranks.size,

@@ -1,9 +1,11 @@
-"""The place of a process among the ranks of a run, as its environment names it. Imports no torch."""
+"""The place of a process among the ranks of a run, by its environment, and the names of what each
+rank leaves. Imports no torch."""
 
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -17,8 +19,10 @@ _NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of this process: `local_rank` of the `local_size` ranks on this host. The ranks meet
-    at the store at `address`, which rank 0 opens if `opens_store`, else the launcher has."""
+    """The place of this process: `local_rank` of the `local_size` ranks on this host.
+
+    The ranks meet at the store at `address`: rank 0's if `opens_store`, else the launcher's.
+    """
 
     ranks: Ranks
     local_rank: int
@@ -71,3 +75,14 @@ def place_of(environment: Mapping[str, str]) -> Place:
     except ValueError as error:
         named = ", ".join(f"{name}={environment[name]}" for name in _NAMES)
         raise InputError(f"{named}: not all numbers; start ranks by --tp or torchrun") from error
+
+
+def rank_path(path: Path, rank: int) -> Path:
+    """The file of a rank beside `path`: window.rank1.json.gz for window.json.gz."""
+    name, dot, ending = path.name.partition(".json")
+    return path.with_name(f"{name}.rank{rank}{dot}{ending}")
+
+
+def rank_files(path: Path, size: int) -> list[Path]:
+    """The files of `size` ranks that stand for `path`: itself for one rank."""
+    return [path] if size == 1 else [rank_path(path, rank) for rank in range(size)]

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
-from torch.distributed import Store
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from decodescope.analyzer.errors import InternalError, MissingRequirement, known_error
 from decodescope.variants.machine.child_process import exit_now
@@ -32,7 +32,7 @@ _LOOK_S = 0.5
 # for that, and taking torch apart takes this one seconds.
 _GRACE_S = 10.0
 _YIELD_S = 2.0
-_FAILURE, _GONE = "failure", b"left"
+_FAILURE, _GONE = "failure", "left"
 
 
 class RankFailure(Struct, frozen=True):
@@ -70,11 +70,14 @@ class Watch:
             thread.start()
 
     def leave(self) -> None:
-        """This rank has done its part, and counts no more."""
+        """This rank has done its part, and counts no more. A store ends with rank 0, so that leaves
+        last."""
         self._stopped.set()
         self._threads[0].join()
         with suppress(RuntimeError):
             self._store.set(_alive(self._ranks.rank), _GONE)
+            if self._opens_store and not self._ranks.rank:
+                self._wait_for_others()
 
     def end_for(self, error: Exception) -> None:
         """End this rank for an `error`, unless it is rank 0 and has to report it.
@@ -104,9 +107,6 @@ class Watch:
                 count += 1
                 self._store.set(_alive(self._ranks.rank), str(count))
                 if self._store.check([_FAILURE]):
-                    if self._failure().rank == self._ranks.rank:
-                        self._stopped.set()
-                        return
                     self._follow()
                 for rank in range(self._ranks.size):
                     if self._is_silent(rank, seen):
@@ -118,6 +118,8 @@ class Watch:
 
     def _guard(self) -> None:
         """A store on a stopped process, or out of reach, never answers."""
+        if self._opens_store and not self._ranks.rank:
+            return
         while not self._stopped.wait(_LOOK_S):
             if time.monotonic() - self._answered_s > self._silent_s + _LOOK_S:
                 self._end_without_store(f"has not answered for {self._silent_s:.0f} s")
@@ -130,7 +132,7 @@ class Watch:
         if value != known:
             seen[rank] = value, now_s
             return False
-        return value != _GONE and now_s - since_s > self._silent_s
+        return value != _GONE.encode() and now_s - since_s > self._silent_s
 
     def _end_silent(self, rank: int) -> None:
         message = (
@@ -170,19 +172,29 @@ class Watch:
                     return
                 time.sleep(_LOOK_S / 10)
 
+    def _wait_for_others(self) -> None:
+        deadline_s = time.monotonic() + self._silent_s
+        others = [_alive(rank) for rank in range(1, self._ranks.size)]
+        while time.monotonic() < deadline_s:
+            if all(value == _GONE.encode() for value in self._store.multi_get(others)):
+                return
+            time.sleep(_LOOK_S / 10)
+
     def _claim(self, failure: RankFailure) -> None:
         """Become the rank that reports; if another one is, end this one quietly."""
+        self._stopped.set()
         mine = msgspec.json.encode(failure).decode()
         with suppress(RuntimeError):  # without a store, whoever fails reports
             if self._store.compare_set(_FAILURE, "", mine) != mine.encode():
                 self._follow()
 
-    def _failure(self) -> RankFailure:
-        return msgspec.json.decode(self._store.get(_FAILURE), type=RankFailure)
-
     def _follow(self) -> NoReturn:
         """End for the failure that another rank reports."""
-        failure = self._failure()
+        failure = msgspec.json.decode(self._store.get(_FAILURE), type=RankFailure)
+        if failure.rank == self._ranks.rank:
+            # Another thread reports it.
+            threading.Event().wait()
+        self._stopped.set()
         time.sleep(self._grace_s)
         exit_now(failure.exit_code)
 

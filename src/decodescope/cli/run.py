@@ -19,7 +19,13 @@ from decodescope.cli.options import (
     variant_option,
     worker_config,
 )
-from decodescope.cli.output import library_output_to_stderr, print_result, progress, progress_option
+from decodescope.cli.output import (
+    library_output_to_stderr,
+    print_result,
+    progress,
+    progress_option,
+    say,
+)
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol.messages import WorkerConfig
@@ -52,7 +58,7 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
 
 
 def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
-    """The report of one process; if several ranks are asked for, this one becomes their launcher."""
+    """The report of one process; asked for several ranks, it becomes their launcher."""
     from decodescope.variants.parallel.launcher import become_launcher
     from decodescope.variants.registry import find_variant, require_split
 
@@ -67,9 +73,10 @@ def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | Non
 
 
 def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
-    """The report on rank 0; it decides what all ranks do, and what it was given they need not be."""
+    """The report on rank 0, whose options count for all ranks."""
     from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.variants.parallel.group import group_of_this_process
+    from decodescope.variants.parallel.place import rank_files
 
     with (
         progress(piped=False) as show,
@@ -79,8 +86,12 @@ def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | Non
         config = group.shared(lambda: _asked(options, trace), WorkerConfig)
         from decodescope.variants.measuring.run import run_variant
 
-        say = (lambda stage: None) if group.ranks.rank else show
-        return run_variant(config, trace, say, group.join(config))
+        tell = (lambda stage: None) if group.ranks.rank else show
+        report = run_variant(config, trace, tell, group.join(config))
+    if report is not None and trace is not None:
+        first, *_, last = rank_files(trace, config.tp)
+        say(f"wrote {first} to {last}, one file a rank; decodescope open shows all of them")
+    return report
 
 
 def _asked(options: Mapping[str, Any], trace: Path | None) -> "WorkerConfig":
