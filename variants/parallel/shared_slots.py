@@ -15,8 +15,9 @@ from decodescope.variants.parallel.ranks import Ranks
 
 # While ranks are built, one compiles what another has in its cache.
 BUILDING_NS = 20 * 60 * 10**9
-# A rank that is this late has stopped.
-WAITING_NS = 20 * 10**9
+# Between steps a rank may write a window or start the profiler. One that is this late has stopped;
+# where ranks watch each other's processes, they know earlier.
+WAITING_NS = 60 * 10**9
 _Value = TypeVar("_Value")
 # Among the arguments with which torch.multiprocessing opens a tensor again.
 _DEVICE = 6

@@ -76,7 +76,7 @@ def test_a_rank_that_was_missing_ends_the_step() -> None:
     made.require_all()
     assert made.choices is not None
     made.choices.exchange.missing.fill_(2)
-    with pytest.raises(MissingRequirement, match=r"^rank 1 sent nothing to rank 0 for 20 s"):
+    with pytest.raises(MissingRequirement, match=r"^rank 1 sent nothing to rank 0 for 60 s"):
         made.require_all()
 
 
