@@ -19,7 +19,7 @@ from decodescope.variants.parallel.shared_slots import NotShared, SharedExchange
 from decodescope.variants.parallel.sums import RankSums, choose_by_keys, rank_sums
 from decodescope.variants.steps.fused.operations import step_operations
 from tests.helpers.exchanges import exchanges_of
-from tests.helpers.fused_steps import fused, load_family
+from tests.helpers.fused_steps import fused, load_family, prompt_of
 from tests.helpers.kernel_inputs import at
 from tests.helpers.rank_processes import on_ranks
 
@@ -71,13 +71,16 @@ def test_what_is_named_is_taken() -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_rank_that_was_missing_ends_the_step() -> None:
-    made = rank_sums(None, 1, 8, CPU, TWO)
-    made.require_all()
-    assert made.choices is not None
-    made.choices.exchange.missing.fill_(2)
+@pytest.mark.parametrize("exchange", ["sums", "choices"])
+def test_a_rank_that_was_missing_ends_the_step(exchange: str) -> None:
+    loaded, workload = load_family("qwen3", "cpu", **_EVEN), DecodeWorkload(1, 4, 2, "fp32")
+    shard_model(loaded.model, TWO)
+    step = fused(replace(loaded, ranks=TWO), workload)
+    assert step.plan.sums is not None
+    step.plan.sums.require_all()
+    getattr(step.plan.sums, exchange).exchange.missing.fill_(2)
     with pytest.raises(MissingRequirement, match=r"^rank 1 sent nothing to rank 0 for 60 s"):
-        made.require_all()
+        step.prefill(prompt_of(loaded, workload))
 
 
 def chosen(ranks: Ranks) -> tuple[list[list[int]], int, bool]:
