@@ -16,6 +16,7 @@ COMMANDS = {
     "kernels": "benchmarks.kernels.command",
     "block": "benchmarks.block.command",
     "gemm": "benchmarks.gemm.command",
+    "allreduce": "benchmarks.allreduce.command",
     "claims": "benchmarks.claims.command",
     "compare-variants": "benchmarks.steps.compare_variants",
     "revisions": "benchmarks.steps.revisions",

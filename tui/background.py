@@ -65,7 +65,8 @@ def recording_of(asked: WorkerConfig) -> Path | None:
         head = recording_head(path)
         if head is None or (head.hello.model, head.variant) != (asked.model, asked.variant):
             continue
-        if head.hello.batch == asked.batch and asked.dtype in (None, head.hello.dtype):
+        same_size = (head.hello.batch, head.hello.tp) == (asked.batch, asked.tp)
+        if same_size and asked.dtype in (None, head.hello.dtype):
             return path
     return None
 

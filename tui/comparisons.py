@@ -235,7 +235,7 @@ def _shown(view: View, feed: Feed) -> "Analysis | None":
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
 ) -> ComparisonConfig:
-    names = ("batch", "tokens", "model", "context", "dtype", "device", "sampling")
+    names = ("batch", "tokens", "model", "context", "dtype", "device", "sampling", "tp", "ep")
     workload = {name: getattr(hello, name) for name in names}
     config = WorkerConfig(variant=variants[0], trust_remote_code=trusted, **workload)
     if hello.settings is not None:

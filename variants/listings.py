@@ -5,7 +5,7 @@ torch is imported inside the checks, so that they can report that it is not inst
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from rich import box
 from rich.table import Table
@@ -24,7 +24,7 @@ from decodescope.variants.machine.environment import (
     why_no_cuda,
 )
 from decodescope.variants.model.source import TINY, TINY_PARAMETERS, Preset, resolve_model
-from decodescope.variants.spec import FUSIONS, KV_FORMATS, NARROW_WEIGHTS
+from decodescope.variants.spec import FUSIONS, KV_FORMATS, NARROW_WEIGHTS, AllReduce
 
 CheckStatus = Literal["ok", "warn", "fail"]
 
@@ -171,7 +171,8 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         f"be stored in {', '.join(narrow)}; with +w8a8, weights and what they multiply are "
         "fp8_e4m3. "
         "+head16 leaves lm_head in the run's dtype, +embedding8 stores the embedding table so too. "
-        f"{', '.join(f'+kv_{format}' for format in KV_FORMATS)}: K and V in FP8."
+        f"{', '.join(f'+kv_{format}' for format in KV_FORMATS)}: K and V in FP8. "
+        f"{', '.join(f'+all_reduce_{name}' for name in get_args(AllReduce))}: how ranks add up."
     )
     table.caption_justify = "left"
     return table

@@ -27,6 +27,7 @@ from decodescope.variants.spec import (
     LOADED_FORMATS,
     NARROW_WEIGHTS,
     PARTS,
+    AllReduce,
     VariantSpec,
     kernels_of,
     nearest_or_all,
@@ -46,6 +47,13 @@ SHORT_NAMES = {
     "nvfp4": "fused+graph+nvfp4",
 }
 
+_ALL_REDUCES: dict[AllReduce, str] = {
+    "torch": "torch.distributed",
+    "one_shot": "symmetric memory, one-shot",
+    "two_shot": "symmetric memory, two-shot",
+    "none": "left out, so tokens are wrong",
+}
+
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
 Check = Callable[[str, Mapping[str, object], "DecodeWorkload", str], None]
 
@@ -60,7 +68,8 @@ class Variant:
     `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
     `name` is the model's, `config` its config.json. It runs before weights are loaded. If
     `interpretable`, Triton's interpreter runs it on the CPU, though it requires CUDA. `missing()`
-    says what has to be installed for it, None if nothing.
+    says what has to be installed for it, None if nothing. `splits`: it decodes a model of which
+    each of several ranks holds a part.
 
     Raises:
         InputError: an empty name or one with blanks, no summary, or a builder that is not callable.
@@ -74,6 +83,7 @@ class Variant:
     interpretable: bool = False
     spec: VariantSpec | None = None
     missing: Callable[[], str | None] | None = None
+    splits: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.name.split() != [self.name]:
@@ -149,16 +159,27 @@ def require_variant(name: str, device: str) -> Variant:
     return variant
 
 
+def require_split(variant: Variant, tp: int) -> None:
+    """Raise `InputError` if `variant` cannot decode on `tp` ranks."""
+    if tp > 1 and not variant.splits:
+        others = ", ".join(known.name for known in _BUILT_IN if known.splits)
+        raise InputError(
+            f"--tp {tp}: variant {variant.name} has no form for several ranks; choose one of "
+            f"{others}"
+        )
+
+
 def require_runnable(
     name: str, loaded: LoadedModel, workload: DecodeWorkload, device: str
 ) -> Variant:
     """The variant `name`, if it can run this model and workload on `device`.
 
     Raises:
-        InputError, MissingRequirement: as `require_variant`.
+        InputError, MissingRequirement: as `require_variant` and `require_split`.
         DecodescopeError: as the variant's check.
     """
     variant = require_variant(name, device)
+    require_split(variant, loaded.ranks.size)
     if variant.check is not None:
         variant.check(loaded.name, loaded.model.config.to_dict(), workload, device)
     return variant
@@ -246,6 +267,8 @@ def _fused(spec: VariantSpec) -> Variant:
         summary += f", {tensors} in {NARROW_WEIGHTS[spec.weight_format].title}"
     if spec.kv_format is not None:
         summary += f", K and V in {NARROW_WEIGHTS[spec.kv_format].title}"
+    if spec.all_reduce is not None:
+        summary += f", sums over ranks: {_ALL_REDUCES[spec.all_reduce]}"
     if spec.cuda_graph:
         summary += ", replayed as one CUDA graph a token"
     for short, name in SHORT_NAMES.items():
@@ -258,6 +281,7 @@ def _fused(spec: VariantSpec) -> Variant:
         partial(_check_fused, spec),
         interpretable=not spec.cuda_graph,
         spec=spec,
+        splits=True,
     )
 
 
@@ -267,12 +291,14 @@ _BUILT_IN = (
         "transformers as people run it: DynamicCache, one launch per operator",
         False,
         _build_eager,
+        splits=True,
     ),
     Variant(
         "compiled",
         "transformers with StaticCache and torch.compile (reduce-overhead: CUDA graphs)",
         True,
         _build_compiled,
+        splits=True,
     ),
     _fused(VariantSpec("fused")),
     _fused(VariantSpec("fused", cuda_graph=True)),

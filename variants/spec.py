@@ -1,8 +1,8 @@
 """The parts of a variant, and their string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
 
-Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, one
-weight format, `head16`, `embedding8` and one format of the KV cache; and, each after a "-", the
-parts of the fused kernels that are left out. Options may come in any order after the kernels;
+Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, one weight format,
+`head16`, `embedding8`, one format of the KV cache and one all-reduce; and, each after a "-",
+the parts of the fused kernels that are left out. Options may come in any order after the kernels;
 `str(spec)` has the canonical one, that of this sentence.
 """
 
@@ -24,6 +24,7 @@ Kernels = Literal["eager", "compiled", "fused"]
 ByteWord = Literal["fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8", "w8a8"]
 WeightFormat = Literal["bf16", "fp16", "fp32"] | ByteWord | PackedName
 KvFormat = Literal["fp8_e4m3", "fp8_e5m2"]
+AllReduce = Literal["torch", "one_shot", "two_shot", "none"]
 Fusion = Literal["norm", "qkv", "rope", "attention", "residual", "gate_up", "head"]
 Part = Fusion | Literal["pdl"]
 
@@ -75,6 +76,7 @@ _WORDS: dict[str, tuple[str, object]] = {
     "embedding8": ("embedding8", True),
     **{name: ("weight_format", name) for name in WEIGHT_FORMATS},
     **{f"kv_{name}": ("kv_format", name) for name in KV_FORMATS},
+    **{f"all_reduce_{name}": ("all_reduce", name) for name in get_args(AllReduce)},
 }
 _WORD_OF = {meaning: word for word, meaning in _WORDS.items()}
 _OPTION = re.compile(r"([+-])([^+-]*)")
@@ -96,8 +98,14 @@ class VariantSpec:
       keeps its activations as well.
 
     With `head16` lm_head keeps the workload's dtype; with `embedding8` the embedding table has the
-    narrow format as well. `without` names what `fused` kernels, which use every part by default,
-    leave out:
+    narrow format as well.
+
+    `all_reduce` is how several ranks add up their sums. None: by our kernel where their GPUs reach
+    each other's memory, else as `torch`, torch.distributed's. `one_shot` and `two_shot` are those
+    of PyTorch's symmetric memory. With `none` each rank goes on with its own part, to measure what
+    the sums cost: its tokens are wrong.
+
+    `without` names what `fused` kernels, which use every part by default, leave out:
 
     - norm: RMSNorm inside the projections; without it, and for a batch, separate launches (which
       also add to the residual if that is left out too).
@@ -123,12 +131,17 @@ class VariantSpec:
     head16: bool = False
     embedding8: bool = False
     kv_format: KvFormat | None = None
+    all_reduce: AllReduce | None = None
     without: frozenset[Part] = field(default=frozenset())
 
     def __post_init__(self) -> None:
         if (self.narrow or self.kv_format) and self.kernels != "fused":
             raise InputError(
                 f"variant {self.kernels}: only fused kernels read FP8, INT8 and 4 bits"
+            )
+        if self.all_reduce and self.kernels != "fused":
+            raise InputError(
+                f"variant {self.kernels}: only fused kernels can add up their sums in another way"
             )
         for word in ("head16", "embedding8"):
             if getattr(self, word) and not self.narrow:

@@ -134,7 +134,7 @@ def step_limit(costs: Costs) -> StepLimit:
     """The sum of the parts' limits; without any, the bytes and FLOPs of the whole step."""
     cost = costs.step
     if limits := limits_of(costs):
-        ns = {"memory": 0, "compute": 0}
+        ns: dict[LimitBound, int] = {"memory": 0, "compute": 0, "links": 0}
         for limit in limits.values():
             ns[limit.bound] += limit.ns
         bound: LimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"

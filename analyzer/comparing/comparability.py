@@ -22,6 +22,7 @@ _FIELDS = {
     "context": "context",
     "tokens": "tokens",
     "sampling": "sampling",
+    "tp": "tp",
     "device_name": "device",
 }
 _LAYERS = "layers"

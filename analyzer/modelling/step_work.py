@@ -121,6 +121,13 @@ def role_work(
     return _sums(named)
 
 
+def link_bytes(shape: ModelShape, step: StepShape, tensor_parallel: int) -> int:
+    """The bytes that each of the devices must send in a step: what attention and the MLP of a layer
+    give is summed over all of n devices, and of a sum each sends 2 (n - 1) / n at least."""
+    sums = 2 * len(shape.kinds()) * step.queries * shape.hidden * shape.element_bytes
+    return 2 * (tensor_parallel - 1) * sums // tensor_parallel
+
+
 def layer_work(
     shape: ModelShape, layer: int, step: StepShape, weights: Weights, tensor_parallel: int = 1
 ) -> dict[str, RoleWork]:

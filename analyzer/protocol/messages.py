@@ -54,7 +54,8 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     and tiny on the CPU, `device` is CUDA if available, `dtype` bf16 on CUDA and fp32 on the CPU,
     `context` the prompt's length, or 128 without a prompt. Without `sampling`, or at temperature 0,
     decoding is greedy. Captured windows are written below `trace_dir`; if it is empty, the app's
-    link makes a temporary folder.
+    link makes a temporary folder. `tp` ranks decode together; with `ep` each holds whole experts,
+    else a part of every one.
     """
 
     variant: str
@@ -62,6 +63,8 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     device: str | None = None
     trace_dir: str = ""
     trust_remote_code: bool = False
+    tp: int = 1
+    ep: bool = False
 
 
 def settings_of(config: WorkerConfig) -> Settings:
@@ -95,7 +98,8 @@ class Hello(Struct, frozen=True, tag="hello"):
     settings have changed.
 
     `gpu_uuid` identifies the worker's GPU to NVML; None on the CPU. `settings` are what was asked
-    for, with the model's name; None in recordings of version 1.
+    for, with the model's name; None in recordings of version 1. `tp` and `ep` are those of the
+    configuration.
     """
 
     protocol: int
@@ -116,6 +120,8 @@ class Hello(Struct, frozen=True, tag="hello"):
     models: tuple[ModelInfo, ...] = ()
     settings: Settings | None = None
     gpu_uuid: str | None = None
+    tp: int = 1
+    ep: bool = False
 
 
 class Progress(Struct, frozen=True, tag="progress"):
@@ -183,11 +189,13 @@ class Meters(Struct, frozen=True, tag="meters"):
 
 
 class TraceReady(Struct, frozen=True, tag="trace"):
-    """A captured window is at `path` as uncompressed Kineto JSON; `requested` by a user or not."""
+    """A captured window is at `path` as uncompressed Kineto JSON; `requested` by a user or not. Of
+    several ranks it is that of rank 0, and `others` those of the other ones, in their order."""
 
     path: str
     capture: CaptureInfo
     requested: bool
+    others: tuple[str, ...] = ()
 
 
 class Log(Struct, frozen=True, tag="log"):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -285,7 +285,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         cpu_ops=_hosts(parts, "cpu_ops")[0],
         ranges=_hosts(parts, "ranges")[0],
         findings=(*findings, *rank_findings),
-        capture=None,
+        **_own_run(traces),
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
         device_labels={
@@ -297,6 +297,20 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         messages=_messages(parts),
         message_table=tuple(messages),
     )
+
+
+def _own_run(traces: Sequence[Trace]) -> dict[str, Any]:
+    """What rank 0 says of a run of our own, whose ranks all decode the same step: its limits are
+    those of each rank, and a graph's ops have the same names on all."""
+    captures = [trace.capture for trace in traces]
+    first = captures[0]
+    if first is None:
+        return {"capture": None}
+    same = ("model", "variant", "dtype", "batch", "position", "steps")
+    for other in captures[1:]:
+        if other is None or any(getattr(other, name) != getattr(first, name) for name in same):
+            return {"capture": None}
+    return {"capture": first, "reference": traces[0].reference}
 
 
 def _numbers(table: dict[_Item, int], items: Iterable[_Item]) -> Int64s:

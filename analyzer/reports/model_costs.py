@@ -16,6 +16,7 @@ from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape, StepShape
 from decodescope.analyzer.modelling.step_work import (
     RoleWork,
+    link_bytes,
     role_work,
     step_bytes,
     step_flops,
@@ -36,6 +37,7 @@ from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.roofline.roofline import (
     Costs,
+    Limit,
     LimitedWork,
     compute_dtype,
     limited_work,
@@ -219,17 +221,37 @@ def model_costs(
     if cost is None or model.source != "capture":
         cost = _step_cost(model, sizes, work, device_name, peak)
     if cost.measured_peak_bytes_per_s is not None:
-        flops_per_s = {} if peak is None else peak.flops_per_s
-        peak = DatasheetPeak(cost.measured_peak_bytes_per_s, "measured", flops_per_s)
+        sheet = peak or DatasheetPeak(0, "", {})
+        peak = replace(sheet, bytes_per_s=cost.measured_peak_bytes_per_s, source="measured")
     works = {
         role: limited_work(amount, peak, _dtype(model, role))
         for role, amount in with_fused_roles(
             work, [part.part for part in found.parts if part.ops]
         ).items()
     }
+    if model.tensor_parallel > 1:
+        sent_bytes = link_bytes(model.shape, sizes.shape, model.tensor_parallel)
+        works |= _communication(found, sent_bytes, peak)
     if model.source != "capture":
         _check_time(found, works, model.source)
     return Costs(cost, works)
+
+
+def _communication(
+    found: MedianStep, sent_bytes: int, peak: DatasheetPeak | None
+) -> dict[str, LimitedWork]:
+    """The work of exposed communication. Its limit is no longer than its time: the rest of the
+    communication may be what must be sent."""
+    rate = None if peak is None else peak.link_bytes_per_s
+    return {
+        part.part: LimitedWork(
+            sent_bytes,
+            0,
+            None if not rate else Limit(min(part.ns, round(sent_bytes * 1e9 / rate)), "links"),
+        )
+        for part in found.parts
+        if part.group == "communication"
+    }
 
 
 def _step_cost(
@@ -333,6 +355,6 @@ def captured_model(capture: CaptureInfo) -> GivenModel | None:
         # What the variant does not say is as the checkpoint stores it.
         weights = model_weights(shape, ",".join(formats))
         text = ",".join((capture.dtype, *formats))
-        return GivenModel(shape, weights, text, source="capture")
+        return GivenModel(shape, weights, text, capture.tp, source="capture")
     except InputError:
         return None

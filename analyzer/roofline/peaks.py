@@ -36,12 +36,14 @@ class DatasheetPeak:
 
     `flops_per_s` holds the dense peak by dtype: "bf16", "fp16", "fp8" and "fp4" on the matrix
     units, "fp32" on the vector units; a dtype without a certain figure is missing. Figures that a
-    datasheet gives only with structured sparsity are halved.
+    datasheet gives only with structured sparsity are halved. `link_bytes_per_s` is what a device
+    sends to others by NVLink or Infinity Fabric, half of what datasheets give for both directions.
     """
 
     bytes_per_s: float
     source: str
     flops_per_s: Mapping[str, float]
+    link_bytes_per_s: float | None = None
 
 
 @cache

@@ -8,7 +8,7 @@ from decodescope.analyzer.schema.step_report import Confidence, StepKind
 
 Bound = Literal["host", "memory", "compute", "communication", "copies", "kernels", "unknown"]
 PartGroup = Literal["kernels", "host", "communication", "copies", "profiler"]
-LimitBound = Literal["memory", "compute"]
+LimitBound = Literal["memory", "compute", "links"]
 ModelSource = Literal["capture", "named", "guessed", "shapes"]
 
 

@@ -79,7 +79,8 @@ class CaptureInfo(Struct, frozen=True):
     `kernel_floor_ns` the gap between kernels that were queued back to back, measured in this run;
     null if they were not measured. `flops_per_step` counts a multiply-add as two. `lead_steps`
     were recorded before the first captured step, without a marker; readers skip them. `experts`
-    is of the step before the window, null where its choices are not known.
+    is of the step before the window, null where its choices are not known. Of `tp` ranks this is
+    the window of one, and bytes and FLOPs are its own.
     """
 
     device: str
@@ -101,6 +102,7 @@ class CaptureInfo(Struct, frozen=True):
     flops_per_step: Int64 | None = None
     lead_steps: Int64 = 0
     experts: ExpertsBalance | None = None
+    tp: Annotated[int, Meta(ge=1, le=1 << 16)] = 1
 
 
 class LiveRates(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.kernel_report import StepTimes
 from decodescope.analyzer.schema.report import Environment, Health, SamplingSettings, Weights
 from decodescope.analyzer.schema.step_report import Bandwidth
@@ -77,7 +78,9 @@ class RunReport(RunWorkload, frozen=True):
 
     tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops, idle and
     `answer` from a profiled window of the same run. `sampling` is
-    null for greedy decoding. `accuracy` and `round` (from 0) are set in a comparison. If the
+    null for greedy decoding. Of `tp` ranks, tokens/s and tokens are those of the group, the other
+    figures and `answer` those of rank 0, and `communication` says who waits for whom; with `ep`
+    each rank has whole experts. `accuracy` and `round` (from 0) are set in a comparison. If the
     kernels were `interpreted` (Triton's interpreter, on the CPU), nothing was timed or profiled:
     these figures are null, empty or 0, and a finding says so.
     """
@@ -101,3 +104,6 @@ class RunReport(RunWorkload, frozen=True):
     round: int | None = None
     sampling: SamplingSettings | None = None
     interpreted: bool = False
+    tp: int = 1
+    ep: bool = False
+    communication: CommunicationReport | None = None

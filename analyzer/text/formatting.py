@@ -179,6 +179,11 @@ def sampling_facts(sampling: "SamplingSettings | None") -> tuple[str, ...]:
     return (f"temperature {sampling.temperature:g}", *named, f"seed {sampling.seed}")
 
 
+def parallel_words(tp: int, ep: bool) -> str:
+    """How a model is split over several ranks."""
+    return f"TP {tp} + EP" if ep else f"TP {tp}"
+
+
 def extent_text(sizes: tuple[int, int, int] | None) -> str:
     """A grid or a block along x, y and z."""
     return UNKNOWN if sizes is None else "x".join(map(str, sizes))

@@ -155,12 +155,16 @@ def _known_facts(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
             for annotation, kind, number in zip(annotations, kinds, tokens, strict=True)
         ]
     capture = trace.capture
-    if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
+    if capture is None or capture.batch <= 0:
+        return tuple(annotations)
+    # Of merged ranks, each has the step.
+    ranks = capture.tp if trace.device_labels else 1
+    if capture.steps * ranks != len(annotations):
         return tuple(annotations)
     batch, length = capture.batch, capture.position + 1
     own = StepAnnotation("decode", batch, batch, engine="decodescope")
     return tuple(
-        supplemented(annotation, replace(own, kv_tokens=batch * (length + index)))
+        supplemented(annotation, replace(own, kv_tokens=batch * (length + index // ranks)))
         for index, annotation in enumerate(annotations)
     )
 

@@ -28,6 +28,7 @@ from decodescope.analyzer.tables.sides_table import (
 )
 from decodescope.analyzer.text.formatting import (
     duration,
+    parallel_words,
     ratio_text,
     sampling_words,
     signed_change,
@@ -95,7 +96,8 @@ def _comparison_summary(comparison: Comparison) -> Summary:
         weights_note=weights_note(run.weights),
         facts=(
             f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens · "
-            f"{sampling_words(run.sampling)}",
+            f"{sampling_words(run.sampling)}"
+            + (f" · {parallel_words(run.tp, run.ep)}" if run.tp > 1 else ""),
             f"{rounds}, variants in turn · device: {run.device} · {run.device_name}",
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),

@@ -13,12 +13,14 @@ from decodescope.analyzer.text.formatting import (
     bytes_size,
     duration,
     number,
+    parallel_words,
     percent,
     rate,
     sampling_words,
     weights_note,
 )
 from decodescope.analyzer.views.table_parts import answer_block, facts, section
+from decodescope.analyzer.views.waiting_sections import waiting_sections
 from decodescope.analyzer.vocabulary.answer_words import lines_of
 
 _ANSWER_WIDTH = 80
@@ -38,6 +40,8 @@ def _parts(report: RunReport) -> Iterator[RenderableType]:
     yield from (
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     )
+    if report.communication is not None:
+        yield from waiting_sections(report.communication, _ANSWER_WIDTH, report.tp)
     if report.output_text:
         yield from section("Generated text", Text(report.output_text))
 
@@ -49,6 +53,8 @@ def _title(report: RunReport) -> Text:
     title.append(f" · {report.variant}", style="not bold")
     if report.interpreted:
         title.append(" (interpreted)", style="bold yellow")
+    if report.tp > 1:
+        title.append(f" · {parallel_words(report.tp, report.ep)}", style="not bold")
     title.append(
         f" · {report.dtype} · batch {report.batch} · "
         f"context {report.context} + {report.tokens} tokens\n"

@@ -77,6 +77,15 @@ def next_expert(weights, keys):
 
 
 @triton.jit
+def own_expert(expert, FIRST: tl.constexpr, HELD: tl.constexpr):
+    """The number of an expert among the HELD ones of this rank, from FIRST on, and whether it is
+    one of them; else the nearest, whose matrices may be read."""
+    own = expert - FIRST
+    inside = tl.minimum(tl.maximum(own, 0), HELD - 1)
+    return inside, own == inside
+
+
+@triton.jit
 def slots_of_expert(
     logits_ptr,
     correction_ptr,

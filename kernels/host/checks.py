@@ -62,6 +62,14 @@ def check_output(
     check_tensor(name, out, shape, dtype, x.device, strided=strided)
 
 
+def check_residual(residual: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor) -> None:
+    """As `check_output` of a residual stream; or of a rank's partial sums, which are float32."""
+    if residual.dtype == torch.float32:
+        check_tensor("residual", residual, shape, torch.float32, x.device)
+    else:
+        check_output("residual", residual, shape, x)
+
+
 def goes_with(x: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether a model that computes in `dtype` may have x between its kernels.
 

@@ -20,6 +20,9 @@ class Experts:
     sigmoids in place of the softmax, and the experts are chosen whose sigmoid + correction is
     largest.
 
+    Of several ranks, each may hold the matrices of a `part` of the experts. Those of others count
+    in a token's weights, and add nothing here.
+
     Raises:
         ValueError: matrices whose sizes contradict each other; more chosen than there are; sigmoids
             that are not normalized.
@@ -34,16 +37,19 @@ class Experts:
     activation: AnyActivation = "silu"
     correction: torch.Tensor | None = None
     factor: float = 1.0
+    part: range | None = None
 
     def __post_init__(self) -> None:
         hidden, intermediate = self.router.columns, self.down.columns
-        if (self.gate_up.rows, self.gate_up.columns) != (2 * intermediate * self.count, hidden):
+        if (self.gate_up.rows, self.gate_up.columns) != (2 * intermediate * self.held, hidden):
             raise ValueError(
-                f"gate_up [{self.gate_up.rows}, {self.gate_up.columns}]: must be {self.count} "
+                f"gate_up [{self.gate_up.rows}, {self.gate_up.columns}]: must be {self.held} "
                 f"experts of [{2 * intermediate}, {hidden}]"
             )
-        if self.down.rows != self.count * hidden:
-            raise ValueError(f"down of {self.down.rows} rows: must be {self.count} of {hidden}")
+        if self.down.rows != self.held * hidden:
+            raise ValueError(f"down of {self.down.rows} rows: must be {self.held} of {hidden}")
+        if not 0 <= self.first < self.first + self.held <= self.count:
+            raise ValueError(f"experts {self.part}: must be some of {self.count}")
         if not 1 <= self.chosen <= self.count:
             raise ValueError(f"{self.chosen} experts of {self.count}: must be 1 to {self.count}")
         if self.correction is not None and not self.normalized:
@@ -52,6 +58,15 @@ class Experts:
     @property
     def count(self) -> int:
         return self.router.rows
+
+    @property
+    def held(self) -> int:
+        """Experts whose matrices are here."""
+        return self.count if self.part is None else len(self.part)
+
+    @property
+    def first(self) -> int:
+        return 0 if self.part is None else self.part.start
 
     @property
     def intermediate(self) -> int:
@@ -69,5 +84,5 @@ class Experts:
     def read(self, matrix: WeightMatrix, batch: int) -> tuple[torch.Tensor, ...]:
         """As much of `matrix`, which holds all experts, as `batch` tokens read at most: their
         experts are known on the device alone."""
-        rows = matrix.rows // self.count * min(self.count, batch * self.chosen)
+        rows = matrix.rows // self.held * min(self.held, batch * self.chosen)
         return tuple(tensor[:rows] for tensor in matrix.pointers if tensor is not None)

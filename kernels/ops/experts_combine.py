@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.device.routing import next_expert, own_expert, router_keys
 from decodescope.kernels.host.checks import check_floats, check_tensor
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
@@ -47,6 +47,8 @@ def _experts_combine_kernel(
     residual_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    HELD: tl.constexpr,
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
@@ -60,10 +62,12 @@ def _experts_combine_kernel(
     mask = column < N
     # Not written by the previous kernel, which starts this one only when they are complete.
     weights, keys = router_keys(logits_ptr, correction_ptr, token, EXPERTS)
-    shares = ()
+    shares, own = (), ()
     used = tl.full((), 0.0, tl.float32)
     for _ in tl.static_range(CHOSEN):
-        _, share, keys = next_expert(weights, keys)
+        expert, share, keys = next_expert(weights, keys)
+        _, is_own = own_expert(expert, FIRST, HELD)
+        own = own + (is_own,)  # type: ignore[assignment]  # noqa: RUF005
         # Triton unpacks no tuples.
         shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005
         used += share
@@ -73,7 +77,10 @@ def _experts_combine_kernel(
         residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     for slot in tl.static_range(CHOSEN):
-        x = tl.load(x_ptr + (token * CHOSEN + slot) * N + column, mask=mask, other=0.0)
+        written = mask
+        if HELD < EXPERTS:
+            written = column < tl.where(own[slot], N, 0)
+        x = tl.load(x_ptr + (token * CHOSEN + slot) * N + column, mask=written, other=0.0)
         total += shares[slot] * x
     if not NORMALIZED:
         used = tl.sum(weights, axis=0)
@@ -118,6 +125,8 @@ class ExpertsCombine(ResidualOperation):
             residual,
             N=hidden,
             EXPERTS=experts.count,
+            FIRST=experts.first,
+            HELD=experts.held,
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,

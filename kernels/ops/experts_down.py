@@ -15,9 +15,9 @@ import triton.language as tl
 
 from decodescope.kernels.device import vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.device.routing import next_expert, own_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_floats, check_output, check_unsplit
+from decodescope.kernels.host.checks import check_floats, check_residual, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -46,6 +46,8 @@ def _experts_down_kernel(
     residual_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    HELD: tl.constexpr,
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
@@ -67,6 +69,10 @@ def _experts_down_kernel(
     matrices, blocks, shares = (), (), ()
     for _ in tl.static_range(CHOSEN):
         expert, share, keys = next_expert(weights, keys)
+        used += share
+        is_own = True
+        if HELD < EXPERTS:
+            expert, is_own = own_expert(expert, FIRST, HELD)
         first_row = expert * N
         matrix = w_ptr + first_row * LAYOUT[0]
         first = vector_product.first_blocks(matrix, inside, None, 0, K, BLOCK, 1, AHEAD, LAYOUT)
@@ -74,8 +80,7 @@ def _experts_down_kernel(
         # Triton unpacks no tuples.
         matrices = matrices + (matrix,)  # type: ignore[assignment]  # noqa: RUF005
         blocks = blocks + (first,)  # type: ignore[assignment]  # noqa: RUF005
-        shares = shares + ((share, scale, bias),)  # type: ignore[assignment]  # noqa: RUF005
-        used += share
+        shares = shares + ((share, scale, bias, is_own),)  # type: ignore[assignment]  # noqa: RUF005
     wait_for_previous(PDL)
     places = residual_ptr + rows
     if ADDS:
@@ -87,8 +92,12 @@ def _experts_down_kernel(
         sums = vector_product.vector_products(
             first, matrix, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD, LAYOUT
         )
-        share, scale, bias = shares[slot]
-        total += share * (sums * scale + bias)
+        share, scale, bias, is_own = shares[slot]
+        weighted = share * (sums * scale + bias)
+        if HELD < EXPERTS:
+            # What x has there may be any number.
+            weighted = tl.where(is_own, weighted, 0.0)
+        total += weighted
     if not NORMALIZED:
         used = tl.sum(weights, axis=0)
     total = FACTOR * total / used
@@ -104,7 +113,7 @@ class ExpertsDown(ResidualOperation):
     there is neither read nor kept.
 
     x [1, chosen, intermediate], logits [1, experts], residual [1, hidden] of a dtype that
-    `check_output` allows beside x, contiguous. Launched with overlap, it must come
+    `check_residual` allows beside x, contiguous. Launched with overlap, it must come
     after `ExpertsGateUp` on the same logits.
 
     Raises:
@@ -122,7 +131,7 @@ class ExpertsDown(ResidualOperation):
         x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
         hidden, device = experts.router.columns, x.device
         check_floats("x", x, (1, experts.chosen, experts.intermediate), device)
-        check_output("residual", residual, (1, hidden), x)
+        check_residual(residual, (1, hidden), x)
         check_floats("logits", self.logits, (1, experts.count), device)
         check_unsplit(tile)
         return launch(
@@ -135,6 +144,8 @@ class ExpertsDown(ResidualOperation):
             residual,
             N=hidden,
             EXPERTS=experts.count,
+            FIRST=experts.first,
+            HELD=experts.held,
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,

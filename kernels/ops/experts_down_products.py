@@ -34,6 +34,7 @@ def _experts_down_products_kernel(
     out_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
     CHOSEN: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -50,7 +51,7 @@ def _experts_down_products_kernel(
     w_ptr += first * LAYOUT[0]
     w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
     # Not written by the previous kernel, which starts this one only when they are complete.
-    slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
+    slots = slots_of_expert(logits_ptr, correction_ptr, FIRST + expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     is_used = tl.max(used.to(tl.int32), axis=0) > 0
     if is_used:
@@ -76,8 +77,8 @@ class ExpertsDownProducts(KernelOperation):
     `logits`.
 
     x [batch, chosen, intermediate], logits [batch, experts], out float32 [batch, chosen, hidden],
-    contiguous; batch 2..64. Launched with overlap, it must come after `ExpertsGateUp` on the same
-    logits.
+    contiguous; batch 2..64. Slots of experts that other ranks hold are not written. Launched with
+    overlap, it must come after `ExpertsGateUp` on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split or below
@@ -101,7 +102,7 @@ class ExpertsDownProducts(KernelOperation):
         check_unsplit(tile)
         return launch(
             _experts_down_products_kernel,
-            (triton.cdiv(hidden, tile.rows), experts.count),
+            (triton.cdiv(hidden, tile.rows), experts.held),
             x,
             self.logits,
             experts.correction,
@@ -109,6 +110,7 @@ class ExpertsDownProducts(KernelOperation):
             self.out,
             N=hidden,
             EXPERTS=experts.count,
+            FIRST=experts.first,
             CHOSEN=experts.chosen,
             **product_options(x[:, 0], experts.down, tile, pdl),
         )

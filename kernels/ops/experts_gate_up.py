@@ -19,7 +19,7 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
+from decodescope.kernels.device.routing import next_expert, own_expert, router_keys, slots_of_expert
 from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
 from decodescope.kernels.host.activation import activation_options
 from decodescope.kernels.host.checks import check_apart, check_floats, check_output
@@ -138,6 +138,8 @@ def _experts_gate_up_kernel(
     up_ptr,
     eps,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    HELD: tl.constexpr,
     CHOSEN: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     GELU: tl.constexpr,
@@ -160,6 +162,10 @@ def _experts_gate_up_kernel(
     expert, _, keys = next_expert(weights, keys)
     for _ in range(slot):
         expert, _, keys = next_expert(weights, keys)
+    if HELD < EXPERTS:
+        expert, is_own = own_expert(expert, FIRST, HELD)
+        if not is_own:
+            return
     unit = tl.program_id(0) * (ROWS // 2)
     w_ptr += expert * (2 * I * LAYOUT[0])
     w_ptr, inside, rows = _program_units(w_ptr, unit, I, LAYOUT[0], ROWS, INTERLEAVED)
@@ -188,6 +194,8 @@ def _experts_gate_up_batched_kernel(
     up_ptr,
     eps,
     EXPERTS: tl.constexpr,
+    FIRST: tl.constexpr,
+    HELD: tl.constexpr,
     CHOSEN: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     GELU: tl.constexpr,
@@ -207,7 +215,7 @@ def _experts_gate_up_batched_kernel(
     wait_for_previous(PDL)
     # The next kernels, down and combine, may read the router's logits as soon as they start.
     allow_next(PDL)
-    slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
+    slots = slots_of_expert(logits_ptr, correction_ptr, FIRST + expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     if tl.max(used.to(tl.int32), axis=0) > 0:
         unit = tl.program_id(0) * (ROWS // 2)
@@ -236,7 +244,7 @@ class ExpertsGateUp(NormedProduct):
 
     x [batch, hidden], out and up [batch, chosen, intermediate] of dtypes that `check_output`
     allows, logits [batch, experts], contiguous; batch 1..64. `tile.rows` counts rows of G and U, so
-    half as many outputs.
+    half as many outputs. Slots of experts that other ranks hold are not written.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out or up in x's memory; a tile of one
@@ -269,7 +277,7 @@ class ExpertsGateUp(NormedProduct):
             _experts_gate_up_batched_kernel if batched else _experts_gate_up_kernel,
             (
                 triton.cdiv(experts.intermediate, tile.rows // 2),
-                experts.count if batched else experts.chosen,
+                experts.held if batched else experts.chosen,
             ),
             x,
             g,
@@ -280,6 +288,8 @@ class ExpertsGateUp(NormedProduct):
             self.up,
             eps,
             EXPERTS=experts.count,
+            FIRST=experts.first,
+            HELD=experts.held,
             CHOSEN=experts.chosen,
             INTERLEAVED=experts.interleaved,
             **activation_options(experts.activation),

@@ -19,7 +19,7 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
-from decodescope.kernels.host.checks import check_apart, check_floats, check_output
+from decodescope.kernels.host.checks import check_apart, check_floats, check_residual
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import Product, product_options
 from decodescope.kernels.host.tile import Tile, padded_tokens
@@ -141,10 +141,10 @@ class LinearResidual(ResidualOperation, Product):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once. Unless it
     `adds`, what was there is neither read nor kept.
 
-    x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_output` allows, or
-    any dtype of the kernels where nothing is added;
-    batch 1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`). With more than one split the
-    workspace holds as much as `split_workspace` says.
+    x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_residual` allows,
+    or any dtype of the kernels where nothing is added; batch 1..64; or x E4M3 with `x_scale` and
+    FP8 weights (`Product`). With more than one split the workspace holds as much as
+    `split_workspace` says.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
@@ -163,7 +163,7 @@ class LinearResidual(ResidualOperation, Product):
         x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
         batch = self.checked_batch(weight)
         if self.adds:
-            check_output("residual", residual, (batch, weight.rows), x)
+            check_residual(residual, (batch, weight.rows), x)
         else:
             check_floats("residual", residual, (batch, weight.rows), x.device)
         check_apart("residual", residual, x)

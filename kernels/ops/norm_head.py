@@ -53,7 +53,9 @@ def _norm_head_kernel(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     DTYPE: tl.constexpr,
+    FIRST: tl.constexpr,
     CHOOSE: tl.constexpr,
+    FINISHES: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -73,8 +75,9 @@ def _norm_head_kernel(
     if logits_ptr is not None:
         tl.store(logits_ptr + rows, logits, mask=mask)
     if CHOOSE:
-        keys = tl.where(mask, choice_keys(logits, rows), NO_KEY)
+        keys = tl.where(mask, choice_keys(logits, FIRST + rows), NO_KEY)
         tl.atomic_max(key_ptr, tl.max(keys, axis=0), sem="relaxed")
+    if CHOOSE and FINISHES:
         arrived = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
         if arrived == tl.num_programs(0) - 1:
             key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
@@ -110,7 +113,9 @@ def _norm_head_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
+    FIRST: tl.constexpr,
     CHOOSE: tl.constexpr,
+    FINISHES: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -133,8 +138,9 @@ def _norm_head_batched_kernel(
         logit_places = logits_ptr + token[None, :] * V + rows[:, None]
         tl.store(logit_places, logits, mask=mask & present[None, :])
     if CHOOSE:
-        keys = tl.where(mask, choice_keys(logits, rows[:, None]), NO_KEY)
+        keys = tl.where(mask, choice_keys(logits, FIRST + rows[:, None]), NO_KEY)
         tl.atomic_max(key_ptr + token, tl.max(keys, axis=0), mask=present, sem="relaxed")
+    if CHOOSE and FINISHES:
         # One thread counts for all: their offers must be done.
         tl.debug_barrier()
         if tl.atomic_add(counter_ptr, 1, sem="acq_rel") == tl.num_programs(0) - 1:
@@ -160,7 +166,8 @@ class NormHead(NormedProduct):
     `tokens` no token is written, and the position still advances. The logits, rounded to the
     model's `dtype` (None: x's) as transformers rounds them, are written to `logits` (float32
     [batch, vocabulary]) if given; with `choose` off nothing else happens. With a `cap` a logit y
-    becomes cap * tanh(y / cap).
+    becomes cap * tanh(y / cap). Of a head that ranks share, H has the rows from `first` on; unless
+    it `finishes`, the best keys stay in the workspace, for `AllReduceChoice`.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more
@@ -180,6 +187,8 @@ class NormHead(NormedProduct):
     x_scale: torch.Tensor | None = None
     dtype: torch.dtype | None = None
     cap: float | None = None
+    first: int = 0
+    finishes: bool = True
 
     def launch(self, pdl: bool = False) -> Launch:
         x, head, tokens, logits = self.x, self.head, self.tokens, self.logits
@@ -205,7 +214,9 @@ class NormHead(NormedProduct):
             pdl,
             V=head.rows,
             DTYPE=_DTYPES[dtype],
+            FIRST=self.first,
             CHOOSE=self.choose,
+            FINISHES=self.finishes,
         )
 
     def outputs(self, position: int) -> Tensors:

@@ -69,7 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("command", ["kernels", "block", "gemm", "claims"])
+@pytest.mark.parametrize("command", ["kernels", "block", "gemm", "allreduce", "claims"])
 def test_without_a_gpu_it_says_so(benchmarks: Command, command: str) -> None:
     done = benchmarks(command)
     assert (done.code, done.out) == (3, "")

@@ -41,6 +41,7 @@ _MODULES = (
     "decodescope.variants.live.worker",
     "decodescope.variants.comparing.live_comparison",
     "decodescope.variants.comparing.job_worker",
+    "decodescope.variants.parallel.launcher",
 )
 # Imports look at these; a process with others of them is started as ever.
 _STEERING = (

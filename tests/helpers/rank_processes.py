@@ -14,7 +14,11 @@ import torch.distributed as dist
 from decodescope.variants.parallel.ranks import Ranks
 
 # Imported once by the process from which all ranks are forked.
-_PRELOADED = ["decodescope.variants.steps.compiled_step", "tests.helpers.fused_steps"]
+_PRELOADED = [
+    "tests.helpers.triton_mode",
+    "decodescope.variants.steps.compiled_step",
+    "tests.helpers.fused_steps",
+]
 _PATIENCE_S = 120
 
 

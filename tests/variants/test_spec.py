@@ -1,5 +1,6 @@
 import random
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from decodescope.variants.spec import (
     NARROW_WEIGHTS,
     PARTS,
     WEIGHT_FORMATS,
+    AllReduce,
     VariantSpec,
     kernels_of,
 )
@@ -39,6 +41,7 @@ specs = st.one_of(
         st.booleans(),
         weight_format=formats,
         kv_format=kv_formats,
+        all_reduce=st.one_of(st.none(), st.sampled_from(get_args(AllReduce))),
         without=parts_but_attention,
     ),
     st.builds(
@@ -123,6 +126,9 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+head16", "goes with a narrow weight format"),
         ("fused+bf16+embedding8", "goes with a narrow weight format"),
         ("eager+int8", "only fused kernels read FP8, INT8 and 4 bits"),
+        ("eager+all_reduce_torch", "only fused kernels can add up"),
+        ("fused+all_reduce_one", "did you mean all_reduce_none"),
+        ("fused+all_reduce_none+all_reduce_torch", "repeats"),
         ("compiled+kv_fp8_e4m3", "only fused kernels read FP8, INT8 and 4 bits"),
         ("fused-head-head", "'-head' repeats"),
         ("fused-hed", "did you mean head"),

@@ -177,9 +177,9 @@ class Feed:
                 self._measure(event, now)
             case Meters():
                 self.set(meters=event)
-            case TraceReady(path=path, capture=capture):
+            case TraceReady(path=path, capture=capture, others=others):
                 index = self._index_of(capture.variant)
-                self.windows.expect((Path(path),), index, now)
+                self.windows.expect(tuple(map(Path, (path, *others))), index, now)
             case Log(level=level, text=text):
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):

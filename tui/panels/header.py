@@ -14,7 +14,7 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.tables.servers_table import SERVER_COLUMNS
 from decodescope.analyzer.text import formatting as fmt
-from decodescope.analyzer.text.formatting import sampling_facts, shorten
+from decodescope.analyzer.text.formatting import parallel_words, sampling_facts, shorten
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import bound_words
 from decodescope.tui.model.attached import Attached
@@ -131,6 +131,8 @@ def _run_facts(view: View) -> tuple[str, ...]:
         facts.append("interpreted" if view.interpreted else "device: cpu")
     if about.weights == "random":
         facts.append("random weights")
+    if view.hello is not None and view.hello.tp > 1:
+        facts.append(parallel_words(view.hello.tp, view.hello.ep))
     device = "" if about.device == "cpu" else f"{about.device_name.removeprefix('NVIDIA ')} "
     facts.append(f"{device}{about.dtype} b{about.batch} c{about.context}")
     return (*facts, *file_facts, *drawn[1:])

@@ -27,6 +27,7 @@ from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.model.quantized_weights import Quantization, quantization_of
 from decodescope.variants.model.workload_costs import model_bytes
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import build_variant, find_variant, is_interpreted
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.eager_step import EagerStep
@@ -39,9 +40,13 @@ _SEQUENCES_OF_LARGE_MODELS = {"cpu": 1, "cuda": 2}
 
 
 def score_variants(
-    config: WorkerConfig, variants: Sequence[str], text: str | None, say: Callable[[str], None]
+    config: WorkerConfig,
+    variants: Sequence[str],
+    text: str | None,
+    say: Callable[[str], None],
+    ranks: Ranks = ALONE,
 ) -> AccuracyDone:
-    """The accuracy of `variants` on `text` (see `scored_text` for None).
+    """The accuracy of `variants` on `text` (see `scored_text` for None), which all `ranks` decode.
 
     The KV cache is as long as the workload's, if that is enough for the text: its length decides on
     tiles and on what torch.compile generates, so the kernels that are scored are those of the runs.
@@ -55,7 +60,7 @@ def score_variants(
     Raises:
         InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
     """
-    prepared = prepare(config, say)
+    prepared = prepare(config, say, ranks)
     scored = _chosen_text(prepared, variants, text)
     workload = replace(
         prepared.workload,
@@ -128,6 +133,8 @@ class _Scores:
                 step = EagerStep(loaded, workload)
                 reference = forced_logits(step, self.scored, workload.batch)
         except DecodescopeError as error:
+            if not loaded.ranks.alone:
+                raise
             self.missing = dict.fromkeys(variants, f"no fp32 reference: {error}")
             return
         for variant in _in_order_of_weights(variants):
@@ -135,6 +142,9 @@ class _Scores:
             try:
                 self.accuracies[variant] = self._scored(variant, reference)
             except Exception as error:  # one variant's failure must not lose the others
+                if not self.prepared.loaded.ranks.alone:
+                    # The other ranks may wait for this one.
+                    raise
                 self.missing[variant] = failure_of(error).message
             free_memory(self.prepared.device)
 

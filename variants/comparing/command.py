@@ -35,6 +35,7 @@ from decodescope.variants.comparing.job_process import (
 )
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import read_request
+from decodescope.variants.parallel.place import rank_files
 from decodescope.variants.registry import is_interpreted
 
 Tell = Callable[[ComparisonEvent], None]
@@ -119,9 +120,9 @@ class _Rounds:
     """Runs the rounds of a request; `run` does one job.
 
     After `measure`, `runs` are those of the complete rounds in the order they ran, `traces` those
-    of the last complete round by variant, and `findings` the problems. Traces are written to
-    `work`, and copied to the request's folder when their round is complete. Variants that are
-    `interpreted` are neither timed nor profiled.
+    of the last complete round by variant (of several ranks, rank 0's), and `findings` the problems.
+    Traces are written to `work`, and copied to the request's folder when their round is complete.
+    Variants that are `interpreted` are neither timed nor profiled.
     """
 
     request: CompareRequest
@@ -158,21 +159,23 @@ class _Rounds:
         try:
             reports = [self._measured(name, round) for name in self.request.variants]
             traces = {
-                name: self._trace_path(name, round)
+                name: rank_files(self._trace_path(name, round), self.request.config.tp)
                 for name in self.request.variants
                 if name not in self.interpreted
             }
             if self.request.keep is not None:
-                for name, path in traces.items():
-                    write_atomically(self.request.keep / path.name, path.read_bytes())
-                    traces[name] = self.request.keep / path.name
+                for name, windows in traces.items():
+                    kept = [self.request.keep / window.name for window in windows]
+                    for window, file in zip(windows, kept, strict=True):
+                        write_atomically(file, window.read_bytes())
+                    traces[name] = kept
         except DecodescopeError as error:
             if not self.runs:
                 raise
             message = f"round {round + 1} of {self.request.repeats} is left out: {error}"
             self.findings.append(Finding("round_left_out", message))
         else:
-            self.traces = traces
+            self.traces = {name: windows[0] for name, windows in traces.items()}
             self.runs += reports
 
     def _measured(self, variant: str, round: int) -> RunReport:

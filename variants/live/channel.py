@@ -75,16 +75,21 @@ class Channel:
     def wait(self) -> list[AppMessage]:
         """Sleep until the app sends a message. Queued messages are still sent, and the app gets a
         `Heartbeat` every `HEARTBEAT_S`, so that it can tell a pause from a hung process."""
-        while True:
-            writers = [self._socket] if self._outgoing else []
-            readable, writable, _ = select.select([self._socket], writers, [], HEARTBEAT_S)
-            if readable:
-                if messages := self.receive():
-                    return messages
-            elif writable:
-                self._flush_some()
-            elif not self._outgoing:
-                self.send(Heartbeat())
+        while not (messages := self.wait_once()):
+            pass
+        return messages
+
+    def wait_once(self) -> list[AppMessage]:
+        """As `wait`, but for at most `HEARTBEAT_S`."""
+        writers = [self._socket] if self._outgoing else []
+        readable, writable, _ = select.select([self._socket], writers, [], HEARTBEAT_S)
+        if readable:
+            return self.receive()
+        if writable:
+            self._flush_some()
+        elif not self._outgoing:
+            self.send(Heartbeat())
+        return []
 
     def flush(self, timeout_s: float) -> None:
         """Send queued messages for at most `timeout_s`; a closed channel is ignored."""

@@ -16,6 +16,7 @@ WINDOW_NS = 1_000_000_000
 TAIL_CHARACTERS = 2000
 _CONTEXT_TOKENS = 4
 _MAX_PARTIAL = 3
+_LOOKS = 2
 _INCOMPLETE = "\ufffd"
 
 
@@ -29,17 +30,22 @@ def keep_recent(times_ns: deque[int]) -> None:
 class Decoding:
     """Steps `step`, and starts again at the next prompt after the session's number of new tokens.
 
-    `left` is the number of steps of this generation that are still to run.
+    `left` is the number of steps of this generation that are still to run. A clock that ranks share
+    is asked after every step at first, then a few times in a run.
     """
 
-    def __init__(self, session: TorchSession, clock_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, session: TorchSession, clock_ns: Callable[[], int], shares_clock: bool = False
+    ) -> None:
         self._session = session
         self._clock_ns = clock_ns
+        self._shares_clock = shares_clock
         # A step costs one append; old times are dropped when figures are read.
         self._times_ns: deque[int] = deque()
         self._text = TextTail(session.decode)
         self._new_text = False
         self._generation = self._tokens = self._collect_at_ns = 0
+        self._batch = 1
         self.left = 0
         self.step: DecodeStep | None = None
         self._tally: ExpertsTally | None = None
@@ -55,6 +61,7 @@ class Decoding:
         choices = step.expert_choices
         self._tally = None if choices is None else ExpertsTally(choices)
         self._generation = self.left = 0
+        self._batch = 1
         self._times_ns.clear()
         self._text = TextTail(self._session.decode)
 
@@ -69,16 +76,19 @@ class Decoding:
         assert self.step is not None
         if self.left == 0:
             self.next_generation()
-        step, add, clock_ns = self.step.step, self._session.tap.add, self._clock_ns
+        step, add = self.step.step, self._session.tap.add
         after_step, times_ns = self._session.pacer.after_step, self._times_ns
-        deadline_ns = clock_ns() + duration_ns
+        deadline_ns = self._clock_ns() + duration_ns
         count = 0
-        for _ in range(self.left):
-            add(step())
-            times_ns += after_step()
-            count += 1
-            if clock_ns() >= deadline_ns:
+        while count < self.left:
+            for _ in range(min(self._batch, self.left - count)):
+                add(step())
+                times_ns += after_step()
+                count += 1
+            if self._clock_ns() >= deadline_ns:
                 break
+        if self._shares_clock:
+            self._batch = max(1, count // _LOOKS)
         self.count(count)
         return count
 

@@ -29,9 +29,12 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.variants.live.channel import Channel
 from decodescope.variants.live.decoding import Decoding
+from decodescope.variants.live.lockstep import RankChannel
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import window_plan
+from decodescope.variants.parallel.exchange import gather_windows
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
@@ -43,16 +46,18 @@ class LiveLoop:
     def __init__(
         self,
         session: TorchSession,
-        channel: Channel,
+        channel: Channel | RankChannel,
         windows: WindowFiles,
         clock_ns: Callable[[], int] = perf_counter_ns,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._session = session
         self._channel = channel
         self._files = windows
         self._clock_ns = clock_ns
+        self._ranks = ranks
         self._schedule = WindowSchedule()
-        self._decoding = Decoding(session, clock_ns)
+        self._decoding = Decoding(session, clock_ns, shares_clock=not ranks.alone)
         self._variant = ""
         self._timed = True
         self._paused = self._quit = self._capture_requested = False
@@ -143,8 +148,13 @@ class LiveLoop:
         plan, path = window_plan(self._decoding.left), self._files.next_path()
         info = self._session.capture(self._variant, step, plan, self._decoding.step_ns, path)
         self._decoding.count(plan.total)
-        self._files.written(path)
-        self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))
+        paths = gather_windows(path, self._ranks)
+        self._files.written(paths)
+        if paths:
+            first, *others = map(str, paths)
+            # Those of a CPU have no common clock.
+            shown = tuple(others) if info.device == "cuda" else ()
+            self._channel.send(TraceReady(first, info, requested, shown))
 
     def _obey(self, messages: list[AppMessage]) -> None:
         """Obey the app's messages; of several switches or settings only the last counts."""
@@ -249,11 +259,17 @@ class LiveLoop:
         try:
             action()
         except Exception as error:  # weights, compilers and third-party variants raise anything
+            self._require_all(error)
             self._report(failure, error)
         else:
             return True
         self._session.release()
         return False
+
+    def _require_all(self, error: Exception) -> None:
+        """Raise an error that only this rank may have: the others may wait for it."""
+        if not self._ranks.alone and not isinstance(error, InputError):
+            raise error
 
     def _fail(self, variant: str) -> None:
         self._variant = variant
@@ -274,7 +290,7 @@ class LiveLoop:
             action()
         except Exception as error:
             known = self._session.explain(error)
-            if known is None:
+            if known is None or not self._ranks.alone:
                 raise
             self._report(f"variant {self._variant} stopped", known)
         else:

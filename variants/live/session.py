@@ -40,6 +40,8 @@ from decodescope.variants.measuring.window import (
     try_reference,
 )
 from decodescope.variants.model.source import offered_models
+from decodescope.variants.parallel.exchange import from_rank_0
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import (
     available_variants,
     build_variant,
@@ -112,6 +114,8 @@ class TorchSession:
             models=offered_models(),
             settings=self.settings,
             gpu_uuid=gpu_uuid() if on_cuda else None,
+            tp=prepared.loaded.ranks.size,
+            ep=prepared.config.ep,
         )
 
     def check(self, settings: Settings, variant: str) -> None:
@@ -193,14 +197,18 @@ class TorchSession:
         return self._prepared.subject(variant, self._read_peak, self._profiler.kernel_floor_ns)
 
 
-def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
+def open_session(
+    config: WorkerConfig, say: Callable[[str], None], ranks: Ranks = ALONE
+) -> TorchSession:
     """Load the model, start the profiler and measure the GPU's read peak. Raises as `prepare`."""
-    prepared = prepare(config, say)
+    prepared = prepare(config, say, ranks)
     say("starting the profiler")
     profiler = ProfilerSession(prepared.device)
     profiler.warm_up()
     say("measuring the read peak")
-    return TorchSession(prepared, profiler, read_peak(prepared.device))
+    # Ranks may share a GPU, and it is measured alone.
+    peak = from_rank_0(None if ranks.rank else read_peak(prepared.device), ranks)
+    return TorchSession(prepared, profiler, peak)
 
 
 class TokenTap:

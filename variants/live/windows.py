@@ -1,6 +1,7 @@
 """When to capture a window, and which captured files to keep."""
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 FIRST_AFTER_STEPS = 20
@@ -44,19 +45,21 @@ class WindowFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._number = max((_number(path) for path in folder.glob("window-*.json")), default=0)
-        self._written: deque[Path] = deque()
+        self._written: deque[Sequence[Path]] = deque()
 
     def next_path(self) -> Path:
         self._number += 1
         return self._folder / f"window-{self._number:04d}.json"
 
-    def written(self, path: Path) -> None:
-        """Call when `path` is complete; deletes the oldest file beyond the limit."""
-        self._written.append(path)
+    def written(self, window: Sequence[Path]) -> None:
+        """Call when the files of a window are complete; deletes the oldest one's beyond the
+        limit."""
+        self._written.append(window)
         while len(self._written) > KEPT_FILES:
-            self._written.popleft().unlink(missing_ok=True)
+            for path in self._written.popleft():
+                path.unlink(missing_ok=True)
 
 
 def _number(path: Path) -> int:
-    digits = path.stem.removeprefix("window-")
+    digits = path.name.removeprefix("window-").partition(".")[0]
     return int(digits) if digits.isdecimal() else 0

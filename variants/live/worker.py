@@ -1,41 +1,59 @@
 """The worker process: `python -m decodescope.variants.live.worker SOCKET_FD CONFIG_FILE`.
 
 It decodes for the app at the other end of a socket pair, and ends with it. Every slow stage is
-announced by a `Progress` message first; torch is imported only after the first of them.
+announced by a `Progress` message first; torch is imported only after the first of them. Asked for
+several ranks, it becomes their launcher.
 """
 
 import gc
+import os
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.protocol.messages import Bye, Progress, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 from decodescope.variants.machine.environment import require_run_packages
+from decodescope.variants.parallel.launcher import become_launcher
+from decodescope.variants.parallel.place import is_rank, place_of
+from decodescope.variants.parallel.ranks import ALONE, Ranks
+
+if TYPE_CHECKING:
+    from decodescope.variants.live.lockstep import RankChannel
 
 _FLUSH_S = 1.0
+_IMPORTING = "importing torch and transformers"
 
 
 def main(arguments: list[str]) -> int:
-    control, config = arguments
-    end_with_parent()
-    channel = Channel(socket.socket(fileno=int(control)))
-    code = _serve(channel, msgspec.json.decode(Path(config).read_bytes(), type=WorkerConfig))
-    channel.flush(_FLUSH_S)
-    return code
+    control, file = int(arguments[0]), Path(arguments[1])
+    if not is_rank(os.environ):
+        end_with_parent()
+        channel = Channel(socket.socket(fileno=control))
+        return _serve(channel, partial(_work, channel, control, file))
+    if place_of(os.environ).ranks.rank:
+        _work_as_rank(None, file)
+        return 0
+    channel = Channel(socket.socket(fileno=control))
+    return _serve(channel, partial(_work_as_rank, channel, file))
 
 
-def _serve(channel: Channel, config: WorkerConfig) -> int:
+def _serve(channel: Channel, work: Callable[[], None]) -> int:
     with suppress(ChannelClosed):
         code, reason = 0, "quit"
         try:
-            _work(channel, config)
+            work()
         except ChannelClosed:
             return 0
         except SystemExit:
@@ -47,13 +65,53 @@ def _serve(channel: Channel, config: WorkerConfig) -> int:
             channel.send(failure)
             code, reason = failure.exit_code, "failed"
         channel.send(Bye(reason))
+        channel.flush(_FLUSH_S)
         return code
     return 0
 
 
-def _work(channel: Channel, config: WorkerConfig) -> None:
+def _work(channel: Channel, control: int, file: Path) -> None:
     require_run_packages()
-    channel.send(Progress("importing torch and transformers"))
+    config = _config_in(file)
+    if config.tp > 1:
+        _become_launcher(channel, config.tp, control, file)
+    channel.send(Progress(_IMPORTING))
+    _decode(config, channel, Path(config.trace_dir))
+
+
+def _config_in(file: Path) -> WorkerConfig:
+    return msgspec.json.decode(file.read_bytes(), type=WorkerConfig)
+
+
+def _become_launcher(channel: Channel, size: int, control: int, file: Path) -> NoReturn:
+    """Start ranks in the place of this process; they inherit no socket but standard input."""
+    channel.send(Progress(f"starting {size} ranks"))
+    channel.flush(_FLUSH_S)
+    os.dup2(control, 0)
+    become_launcher(size, "decodescope.variants.live.worker", ("0", str(file)))
+
+
+def _work_as_rank(channel: Channel | None, file: Path) -> None:
+    """Decode with the other ranks; rank 0 has the channel to the app."""
+    if channel is not None:
+        channel.send(Progress(_IMPORTING))
+    from decodescope.variants.live.lockstep import RankChannel, RankClock
+    from decodescope.variants.parallel.group import group_of_this_process
+
+    with WorkFolder() as own, group_of_this_process() as group:
+        config = group.shared(lambda: _config_in(file), WorkerConfig)
+        folder = own if channel is None else Path(config.trace_dir)
+        ranks = group.join(config)
+        _decode(config, RankChannel(channel), folder, RankClock(ranks), ranks)
+
+
+def _decode(
+    config: WorkerConfig,
+    channel: "Channel | RankChannel",
+    windows: Path,
+    clock_ns: Callable[[], int] = perf_counter_ns,
+    ranks: Ranks = ALONE,
+) -> None:
     # Objects made by imports stay. Visiting them again and again takes a seventh of the start.
     gc.disable()
     from decodescope.variants.live.loop import LiveLoop
@@ -62,10 +120,9 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
 
     gc.freeze()
     gc.enable()
-    session = open_session(config, lambda stage: channel.send(Progress(stage)))
+    session = open_session(config, lambda stage: channel.send(Progress(stage)), ranks)
     channel.send(session.hello())
-    windows = WindowFiles(Path(config.trace_dir))
-    LiveLoop(session, channel, windows).run(session.variant)
+    LiveLoop(session, channel, WindowFiles(windows), clock_ns, ranks).run(session.variant)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Leave Ctrl-C to the parent, turn its SIGTERM into `SystemExit`, and die when it dies.
-
-    On Linux the system kills this process when its parent ends, even during a long compilation.
-    Elsewhere it ends when it next uses the closed channel to the parent.
-    """
+    """Leave Ctrl-C to the parent, turn its SIGTERM into `SystemExit`, and die when it dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    die_with_parent()
+
+
+def die_with_parent() -> None:
+    """On Linux the system kills this process when its parent ends, even during a long compilation.
+    Elsewhere it ends when it next uses the closed channel to the parent."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -9,6 +9,8 @@ from decodescope.analyzer.machine.provenance import cpu_name, host_facts, packag
 from decodescope.analyzer.schema.report import Environment
 
 RUN_PACKAGES = ("torch", "transformers", "safetensors")
+# As a device, the first GPU for all ranks of a run, which otherwise have one each.
+SHARED_GPU = "cuda:0"
 INSTALL_HINT = "install them from a checkout with: pip install '.[run]'"
 
 
@@ -36,16 +38,16 @@ def require_gpu(command: str) -> None:
 
 
 def choose_device(requested: str | None) -> str:
-    """The device to run on, "cuda" or "cpu"; None chooses CUDA if it can be used.
+    """The kind of device to run on, "cuda" or "cpu"; None chooses CUDA if it can be used.
 
     Raises:
-        MissingRequirement: "cuda" was requested and cannot be used; says why.
+        MissingRequirement: a GPU was requested and cannot be used; says why.
     """
     if requested == "cpu":
         return "cpu"
     lacking = why_no_cuda()
-    if requested == "cuda" and lacking is not None:
-        raise MissingRequirement(f"--device cuda: {lacking}; use --device cpu")
+    if requested is not None and lacking is not None:
+        raise MissingRequirement(f"--device {requested}: {lacking}; use --device cpu")
     return "cuda" if lacking is None else "cpu"
 
 
@@ -85,7 +87,7 @@ def device_name(device: str) -> str:
     if device == "cuda":
         import torch
 
-        return torch.cuda.get_device_name(0)
+        return torch.cuda.get_device_name()
     return cpu_name() or platform.machine()
 
 
@@ -95,7 +97,7 @@ def gpu_uuid() -> str | None:
 
     if torch.version.cuda is None:
         return None
-    return f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+    return f"GPU-{torch.cuda.get_device_properties().uuid}"
 
 
 def gpu_facts() -> Environment:
@@ -107,7 +109,7 @@ def gpu_facts() -> Environment:
         return facts
     import torch
 
-    properties = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties()
     return facts | {
         "cuda": torch.version.cuda or torch.version.hip,
         "driver": driver_version(),

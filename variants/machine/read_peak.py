@@ -82,7 +82,7 @@ def measure_read_peak() -> float:
     if find_spec("triton") is None:
         raise MissingRequirement("the read peak needs triton, which is not installed")
     free_bytes, _ = torch.cuda.mem_get_info()
-    properties = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties()
     size_bytes = min(BUFFER_BYTES, free_bytes // 4)
     if size_bytes < _L2_MULTIPLE * properties.L2_cache_size:
         raise MissingRequirement(
@@ -100,7 +100,7 @@ def measure_read_peak() -> float:
 
 def this_gpu() -> GpuIdentity:
     """The first CUDA device; needs a CUDA device."""
-    properties = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties()
     return GpuIdentity(
         name=properties.name,
         uuid=str(properties.uuid),

@@ -30,6 +30,7 @@ from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import find_variant, require_runnable
 
 # Loading takes more than the weights for a while.
@@ -61,8 +62,9 @@ class Prepared:
         return Subject(self.loaded, self.workload, self.device, variant, read_peak, kernel_floor_ns)
 
 
-def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
-    """Choose the device, check the request and load the model; `say` is called for slow stages.
+def prepare(config: WorkerConfig, say: Callable[[str], None], ranks: Ranks = ALONE) -> Prepared:
+    """Choose the device, check the request and load the model, of several `ranks` the part of this
+    one; `say` is called for slow stages.
 
     The weights are as they were loaded: `require_weights` quantises them. The returned `config`
     has the variant's own name. Everything that can be checked without the weights is checked before
@@ -88,6 +90,8 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
         workload,
         request.variant.spec,
         files,
+        ranks,
+        config.ep,
     )
     load_ns = perf_counter_ns() - started_ns
     return _prepared(config, request, loaded, load_ns)
@@ -116,10 +120,10 @@ def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str],
     if _same_weights(prepared, request):
         return _prepared(config, request, prepared.loaded, prepared.load_ns)
     try:
-        other = prepare(config, say)
+        other = prepare(config, say, prepared.loaded.ranks)
     except MissingRequirement:
         _free_weights(prepared.loaded, prepared.device)
-        return prepare(config, say)
+        return prepare(config, say, prepared.loaded.ranks)
     _free_weights(prepared.loaded, prepared.device)
     return other
 
@@ -184,7 +188,10 @@ def _loaded_again(prepared: Prepared, say: Callable[[str], None]) -> Prepared:
     say(f"loading the {dtype} weights again ({bytes_size(old.weight_bytes)}{before})")
     started_ns = perf_counter_ns()
     source = read_request(prepared.config).source
-    loaded = load_model(source, device, dtype, prepared.config.trust_remote_code)
+    config = prepared.config
+    loaded = load_model(
+        source, device, dtype, config.trust_remote_code, ranks=old.ranks, ep=config.ep
+    )
     load_ns = perf_counter_ns() - started_ns
     _free_weights(old, device)
     say(f"loaded the {dtype} weights again in {load_ns / 1e9:.1f} s")

@@ -11,7 +11,7 @@ from decodescope.analyzer.schema.report import Weights
 from decodescope.variants.machine.environment import choose_device, require_run_packages
 from decodescope.variants.model.source import ModelSource, SourceKind, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype, parse_dtype
-from decodescope.variants.registry import Variant, require_variant
+from decodescope.variants.registry import Variant, require_split, require_variant
 
 DEFAULT_CONTEXT = 128
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
@@ -34,7 +34,8 @@ def read_request(config: WorkerConfig) -> Request:
 
     Raises:
         InputError, ModelError, MissingRequirement: as `require_run_packages`, `require_utf8`,
-            `choose_device`, `DecodeWorkload`, `require_variant` and `resolve_model`.
+            `choose_device`, `DecodeWorkload`, `require_variant`, `require_split` and
+            `resolve_model`.
     """
     require_run_packages()
     require_utf8(config)
@@ -49,6 +50,7 @@ def read_request(config: WorkerConfig) -> Request:
         sampling=None if greedy else config.sampling,
     )
     variant = require_variant(config.variant, device)
+    require_split(variant, config.tp)
     source = resolve_model(DEFAULT_MODELS[device] if config.model is None else config.model)
     return Request(device, workload, source, variant)
 

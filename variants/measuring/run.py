@@ -1,6 +1,6 @@
 """`decodescope run`: one variant, measured, profiled and analysed into a `RunReport`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.io.files import write_atomically
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
+from decodescope.analyzer.reports.rank_analysis import analyze_ranks
 from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
@@ -21,7 +20,8 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health
+from decodescope.analyzer.schema.communication_report import CommunicationReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health, Report
 from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors
@@ -29,14 +29,20 @@ from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.measuring.window import mean_bytes_read, try_reference
+from decodescope.variants.parallel.exchange import from_rank_0, gather_windows, keep_windows
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import build_variant, is_interpreted
 from decodescope.variants.steps.decode_step import DecodeStep
 
 
 def run_variant(
-    config: WorkerConfig, trace_path: Path | None, say: Callable[[str], None]
-) -> RunReport:
-    """Measure `config.variant`; keeps the profiled window at `trace_path` unless it is None.
+    config: WorkerConfig,
+    trace_path: Path | None,
+    say: Callable[[str], None],
+    ranks: Ranks = ALONE,
+) -> RunReport | None:
+    """Measure `config.variant`; keeps the profiled window at `trace_path` unless it is None, of
+    several `ranks` one each at `rank_path`. Only rank 0 has a report.
 
     A variant that Triton's interpreter runs is neither timed nor profiled: its report has tokens.
 
@@ -54,16 +60,18 @@ def run_variant(
             f"--trace {trace_path}: variant {config.variant} runs in Triton's interpreter here, "
             "where a profile would say nothing of its kernels; leave --trace out"
         )
-    prepared = require_weights(prepare(config, say), config.variant, say)
+    prepared = require_weights(prepare(config, say, ranks), config.variant, say)
     config = prepared.config
     say(f"building {config.variant}")
     step = build_variant(config.variant, prepared.loaded, prepared.workload, device)
     if interpreted:
-        return _interpreted_report(prepared, step, say)
+        report = _interpreted_report(prepared, step, say)
+        return None if ranks.rank else report
     say("starting the profiler")
     session = ProfilerSession(device)
     session.warm_up()
-    peak = read_peak(device)
+    # Ranks may share a GPU, and it is measured alone.
+    peak = from_rank_0(None if ranks.rank else read_peak(device), ranks)
     subject = prepared.subject(config.variant, peak, session.kernel_floor_ns)
     prompt = prepared.prompt(0)
     reference = try_reference(step, subject, prompt, session, say)
@@ -71,17 +79,33 @@ def run_variant(
     with WorkFolder() as folder:
         path = Path(folder, "window.json" + ("" if trace_path is None else trace_path.suffix))
         measured = measure_run(step, subject, prompt, session, path, reference)
+        windows = gather_windows(path, ranks)
+        if ranks.rank:
+            return None
         if trace_path is not None:
-            write_atomically(trace_path, path.read_bytes())
+            keep_windows(windows, trace_path)
         say("analysing the window")
-        analysis = analyze(load(path))
-    return _measured_report(prepared, step, measured, analysis)
+        window, communication, findings = _analysed(windows)
+    report = _measured_report(prepared, step, measured, window)
+    health = replace(report.health, findings=(*report.health.findings, *findings))
+    return replace(report, communication=communication, health=health)
+
+
+def _analysed(
+    windows: Sequence[Path],
+) -> tuple[Report, CommunicationReport | None, tuple[Finding, ...]]:
+    """The report of rank 0's window; of several also who waits for whom, and what is wrong with
+    the set."""
+    if len(windows) == 1:
+        return analyze(load(windows[0])).report, None, ()
+    together = analyze_ranks(windows).report
+    return together.ranks[0].report, together.communication, together.findings
 
 
 def _measured_report(
-    prepared: Prepared, step: DecodeStep, measured: Measurement, analysis: Analysis
+    prepared: Prepared, step: DecodeStep, measured: Measurement, window: Report
 ) -> RunReport:
-    capture, window = measured.capture, analysis.report
+    capture = measured.capture
     times = step_times(measured.step_ns)
     on_cuda = prepared.device == "cuda"
     sheet = datasheet_peak_bytes_per_s(capture.device_name) if on_cuda else None
@@ -162,4 +186,6 @@ def _untimed_report(
         answer=Answer(),
         health=Health("ok", 0, ()),
         environment=environment(),
+        tp=loaded.ranks.size,
+        ep=prepared.config.ep,
     )

@@ -102,6 +102,7 @@ def capture_info(
         flops_per_step=sum(map(flops.at, positions)) // plan.steps,
         lead_steps=plan.lead,
         experts=_balance(step),
+        tp=loaded.ranks.size,
     )
 
 
@@ -174,6 +175,9 @@ def try_reference(
         say("naming the kernels of the graph")
         return record_reference(ungraphed, subject, prompt, session)
     except Exception as error:  # compilers raise anything, and only names are lost
+        if not subject.loaded.ranks.alone:
+            # The other ranks may wait for this one.
+            raise
         sys.stderr.write(f"kernels of the graph stay without ranges: {first_line(error)}\n")
         return None
 

@@ -23,6 +23,15 @@ class Vocabulary:
     def share(self) -> int:
         return -(-self.size // self.ranks.size)
 
+    @property
+    def first(self) -> int:
+        """The first token of this rank."""
+        return self.ranks.rank * self.share
+
+    def gather(self, logits: torch.Tensor, out: torch.Tensor) -> None:
+        """Write `whole` to `out`."""
+        out.copy_(self.whole(logits))
+
     def whole(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits [batch, size] of all ranks, from this rank's [batch, tokens]."""
         if self.ranks.alone:
@@ -39,7 +48,7 @@ class Vocabulary:
             return logits.argmax(-1)
         value, token = logits.max(-1)
         # float64 has both exactly.
-        mine = torch.stack((value.double(), token.double() + self.ranks.rank * self.share))
+        mine = torch.stack((value.double(), token.double() + self.first))
         values, tokens = self._gathered(mine).unbind(1)
         return tokens.gather(0, values.argmax(0, keepdim=True))[0].long()
 

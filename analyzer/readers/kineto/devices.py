@@ -2,7 +2,9 @@
 
 The ops of a CPU capture are its innermost operators that do work. Views, allocations and checks are
 ignored, as they launch nothing on a GPU either; a matrix product counts as one operator, although
-PyTorch's CPU version calls others (a bias copy, checks) before its own loop.
+PyTorch's CPU version calls others (a bias copy, checks) before its own loop. The collectives of
+gloo run in its own threads, each in a range, and count in the place of the operators that ask for
+them.
 
 ROCm's profiler lists devices without names. Compute units and memory tell the Instinct devices
 apart. A device in a partition mode has fewer of both, and stays without a name; so do those that
@@ -11,6 +13,7 @@ share both figures. Source: ROCm documentation, "AMD GPU specifications".
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
@@ -30,6 +33,8 @@ _DEVICES = {
 }
 # The driver keeps a part of the memory for itself.
 _MEMORY_TOLERANCE = 0.03
+# What torch.distributed calls gloo's collectives, and the operators that ask for one.
+_COLLECTIVE, _ASKING = "gloo:", "c10d::"
 _EARLIEST = np.iinfo(np.int64).min
 
 
@@ -53,9 +58,19 @@ def name_by_properties(properties: Mapping[str, object]) -> str:
     return ""
 
 
-def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
-    """The leaf operators as GPU ops on `CPU_DEVICE`, one stream for each thread."""
-    leaf = cpu_ops.take(_leaves(cpu_ops, names))
+def leaf_operators(cpu_ops: HostEvents, ranges: HostEvents, names: Sequence[str]) -> GpuOps:
+    """The leaf operators as GPU ops on `CPU_DEVICE`, one stream for each thread; a collective is on
+    that of the thread that asks for it and waits."""
+    collectives = ranges.take(_named(ranges, names, _COLLECTIVE))
+    if len(collectives):
+        asking = _named(cpu_ops, names, _ASKING)
+        if len(asking):
+            collectives = replace(
+                collectives, tid=np.full(len(collectives), cpu_ops.tid[asking[0]])
+            )
+        cpu_ops = cpu_ops.take(np.setdiff1d(np.arange(len(cpu_ops)), asking))
+    leaf = HostEvents.concatenate([cpu_ops.take(_leaves(cpu_ops, names)), collectives])
+    leaf = leaf.take(np.lexsort((leaf.tid, leaf.end_ns, leaf.start_ns)))
     return gpu_ops(
         CPU_OPERATOR,
         start_ns=leaf.start_ns,
@@ -65,6 +80,11 @@ def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
         stream=leaf.tid,
         external_id=leaf.external_id,
     )
+
+
+def _named(events: HostEvents, names: Sequence[str], beginning: str) -> Int64s:
+    chosen = np.array([name.startswith(beginning) for name in names], dtype=np.bool_)
+    return np.flatnonzero(chosen[events.name]) if len(names) else np.zeros(0, dtype=np.int64)
 
 
 def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:

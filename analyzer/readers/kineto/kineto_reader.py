@@ -103,7 +103,7 @@ def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) ->
     }
     host |= _promoted_profiler_steps(host["cpu_ops"], host["ranges"], names)
     if capture is not None and capture.device == "cpu" and not len(columns.gpu):
-        ops = leaf_operators(host["cpu_ops"], names)
+        ops = leaf_operators(host["cpu_ops"], host["ranges"], names)
     else:
         ops = sorted_gpu_ops(_without_copied_ids(columns.gpu), moved, host["calls"], findings)
         ops = _without_invalid_times(ops, host["calls"], findings)

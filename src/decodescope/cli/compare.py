@@ -14,6 +14,7 @@ from decodescope.cli.options import (
     measuring_options,
     model_options,
     number_option,
+    refuse_ranks,
     sampling_options,
     worker_config,
 )
@@ -61,6 +62,7 @@ def compare(
     )
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
+    refuse_ranks("compare")
     check_out(out, "comparison", (text,))
     request = CompareRequest(
         config=worker_config(options),

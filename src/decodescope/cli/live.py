@@ -14,6 +14,7 @@ from decodescope.cli.options import (
     file_option,
     model_options,
     prompt_options,
+    refuse_ranks,
     sampling_options,
     variant_option,
     worker_config,
@@ -53,6 +54,7 @@ def live(
     from decodescope.variants.machine.environment import require_run_packages
     from decodescope.variants.measuring.request import require_utf8
 
+    refuse_ranks("live")
     require_run_packages()
     check_writable(record, "--record", checkpoint_files(options["model"]))
     config = worker_config(options)

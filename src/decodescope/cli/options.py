@@ -1,5 +1,6 @@
 """The options that several commands share, and the worker configuration they form."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -101,7 +102,17 @@ model_options = together(
     ),
     number_option("--batch", default=1, show_default=True),
     number_option("--context", help="Prompt tokens before the first decode step. [default: 128]"),
-    device_option,
+    click.option(
+        "--device",
+        type=click.Choice(["cuda", "cuda:0", "cpu"]),
+        help="cuda:0 puts all ranks of --tp on the first GPU.",
+    ),
+    number_option(
+        "--tp",
+        type=click.IntRange(min=1),
+        help="Tensor parallel: split the model over N ranks, each on a GPU. [default: 1]",
+    ),
+    click.option("--ep", is_flag=True, help="Split experts whole over the ranks, not each one."),
     click.option(
         "--trust-remote-code", is_flag=True, help="Allow a checkpoint to run its own Python code."
     ),
@@ -155,6 +166,18 @@ def checkpoint_files(model: str | None) -> list[Path]:
     return [file for pattern in _CHECKPOINT_FILES for file in path.glob(pattern)]
 
 
+def refuse_ranks(command: str) -> None:
+    """Refuse a command that starts ranks itself in a process that is one already.
+
+    Raises:
+        InputError: it was started by torchrun, or another launcher.
+    """
+    from decodescope.variants.parallel.place import is_rank
+
+    if is_rank(os.environ):
+        raise InputError(f"{command}: starts its ranks itself; use --tp N in place of torchrun")
+
+
 def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
     """The values of the options above as one structure; a command need not have all of them.
 
@@ -164,6 +187,7 @@ def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
     """
     from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.analyzer.schema.report import SamplingSettings
+    from decodescope.variants.parallel.place import is_rank, place_of
 
     fields = {"variant": "eager", "tokens": DEFAULT_TOKENS, "prompt": None, **options}
     ids, file = fields.pop("prompt_ids", None), fields.pop("prompt_file", None)
@@ -184,7 +208,11 @@ def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
     elif unused := [name for name, value in filters.items() if value is not None]:
         named = ", ".join("--" + name.replace("_", "-") for name in unused)
         raise InputError(f"{named}: without a --temperature above 0, decoding is greedy; add one")
-    return WorkerConfig(**fields, prompt_ids=ids, sampling=sampling)
+    started = place_of(os.environ).ranks.size if is_rank(os.environ) else 1
+    tp = fields.pop("tp", None) or started
+    if fields.get("ep") and tp == 1:
+        raise InputError("--ep: splits experts over ranks; add --tp N")
+    return WorkerConfig(**fields, tp=tp, prompt_ids=ids, sampling=sampling)
 
 
 def _prompt_in(file: Path) -> str:

@@ -1,8 +1,10 @@
 """`run`: one variant, measured and profiled."""
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -17,7 +19,17 @@ from decodescope.cli.options import (
     variant_option,
     worker_config,
 )
-from decodescope.cli.output import library_output_to_stderr, print_result, progress, progress_option
+from decodescope.cli.output import (
+    library_output_to_stderr,
+    print_result,
+    progress,
+    progress_option,
+    say,
+)
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.protocol.messages import WorkerConfig
+    from decodescope.analyzer.schema.run_report import RunReport
 
 
 @click.command()
@@ -37,12 +49,51 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
     """Measure what `options` name, and print the report."""
     from decodescope.analyzer.views.run_table import run_table
     from decodescope.variants.machine.environment import require_run_packages
+    from decodescope.variants.parallel.place import is_rank
 
     require_run_packages()
-    check_writable(trace, "--trace", checkpoint_files(options["model"]))
-    config = worker_config(options)
+    report = _as_rank(options, trace) if is_rank(os.environ) else _as_user(options, trace)
+    if report is not None:
+        print_result(report, run_table, as_json)
+
+
+def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
+    """The report of one process; asked for several ranks, it becomes their launcher."""
+    from decodescope.variants.parallel.launcher import become_launcher
+    from decodescope.variants.registry import find_variant, require_split
+
+    config = _asked(options, trace)
+    if config.tp > 1:
+        require_split(find_variant(config.variant), config.tp)
+        become_launcher(config.tp, "decodescope", sys.argv[1:])
     with progress(piped=False) as show, library_output_to_stderr():
         from decodescope.variants.measuring.run import run_variant
 
-        report = run_variant(config, trace, show)
-    print_result(report, run_table, as_json)
+        return run_variant(config, trace, show)
+
+
+def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
+    """The report on rank 0, whose options count for all ranks."""
+    from decodescope.analyzer.protocol.messages import WorkerConfig
+    from decodescope.variants.parallel.group import group_of_this_process
+    from decodescope.variants.parallel.place import rank_files
+
+    with (
+        progress(piped=False) as show,
+        library_output_to_stderr(),
+        group_of_this_process() as group,
+    ):
+        config = group.shared(lambda: _asked(options, trace), WorkerConfig)
+        from decodescope.variants.measuring.run import run_variant
+
+        tell = (lambda stage: None) if group.ranks.rank else show
+        report = run_variant(config, trace, tell, group.join(config))
+    if report is not None and trace is not None:
+        first, *_, last = rank_files(trace, config.tp)
+        say(f"wrote {first} to {last}, one file a rank; decodescope open shows all of them")
+    return report
+
+
+def _asked(options: Mapping[str, Any], trace: Path | None) -> "WorkerConfig":
+    check_writable(trace, "--trace", checkpoint_files(options["model"]))
+    return worker_config(options)

@@ -91,6 +91,43 @@ def test_weighted_sums_are_added_to_the_residual(
     assert torch.equal(residual, again)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_the_partial_sums_of_a_rank_are_float32(batch: int, inputs, assert_close) -> None:
+    make = inputs(torch.bfloat16)
+    experts = experts_of(make, 5, 3, 37, 100)
+    x, logits = make.random(batch, 3, 37), make.random(batch, 5, seed=4)
+    partial = make.poisoned(batch, 100, dtype=torch.float32)
+    expected = experts_down_reference(x, experts, logits, torch.zeros_like(partial))
+    run_experts_down(x, experts, logits, partial, Tile(16, 32), adds=False)
+    assert_close(partial, expected)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_parts_that_ranks_hold_add_up_to_the_whole(
+    batch: int, normalized: bool, inputs, assert_close
+) -> None:
+    make = inputs(torch.float32)
+    whole, tile = experts_of(make, 7, 3, 37, 100, normalized, biased=True), Tile(16, 32)
+    x, logits = make.random(batch, 100), 3 * make.random(batch, 7, seed=4)
+    hidden = experts_gate_up_reference(x, None, whole, logits)
+    expected = experts_down_reference(hidden, whole, logits, torch.zeros_like(x))
+    total = torch.zeros_like(x)
+    for held in (range(2), range(2, 3), range(3, 7)):
+        gate_up, down = (
+            WeightMatrix(*(None if one is None else one[rows] for one in matrix.pointers))
+            for matrix in whole.matrices
+            for rows in [slice(*(at * matrix.rows // 7 for at in (held.start, held.stop)))]
+        )
+        part = replace(whole, gate_up=gate_up, down=down, part=held)
+        # What is not written here is never read.
+        out, sums = make.poisoned(batch, 3, 37), make.poisoned(batch, 100)
+        ExpertsGateUp(x, None, part, logits, out, tile).launch()
+        run_experts_down(out, part, logits, sums, tile, adds=False)
+        total += sums
+    assert_close(total, expected)
+
+
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh", ClampedGate(1.6, 0.4)])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_is_one_launch_may_be_several(batch, activation, inputs, assert_close) -> None:
@@ -337,6 +374,8 @@ test_refuses = refuses(
         (lambda: _experts(chosen=0), "0 experts of 4"),
         (lambda: _experts(correction=torch.zeros(4), normalized=False), "must be normalized"),
         (lambda: _experts(gate_up=WeightMatrix(torch.zeros(60, 16))), r"4 experts of \[16, 16\]"),
+        (lambda: _experts(part=range(1, 5)), r"experts range\(1, 5\): must be some of 4"),
+        (lambda: _experts(part=range(2)), r"2 experts of \[16, 16\]"),
         (lambda: _experts(down=WeightMatrix(torch.zeros(60, 8))), "down of 60 rows: must be 4"),
         *(
             (ExpertsGateUp(x, norm, _experts(), logits, out, tile).launch, complaint)

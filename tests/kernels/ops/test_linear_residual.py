@@ -97,6 +97,16 @@ def test_splits_add_up(
 
 
 @pytest.mark.parametrize("batch", [1, 3])
+def test_the_partial_sums_of_a_rank_are_float32(batch: int, inputs, assert_close) -> None:
+    make = inputs(torch.bfloat16)
+    x, weight = make.random(batch, 100), make.weight(37, 100)
+    partial = make.random(batch, 37, seed=4, dtype=torch.float32)
+    expected = linear_residual_reference(x, weight, partial)
+    LinearResidual(x, weight, partial, Tile(16, 32), make.workspace(0, 0)).launch()
+    assert_close(partial, expected)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
 def test_a_limit_of_registers_changes_no_bit(batch: int, inputs) -> None:
     make = inputs(torch.bfloat16)
     x, weight, tile = make.random(batch, 1100), make.weight(37, 1100), Tile(16, 512, 1, 2)

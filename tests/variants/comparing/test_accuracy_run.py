@@ -346,7 +346,7 @@ def test_bad_requests_are_refused() -> None:
 def score_small(loaded: Any, monkeypatch: pytest.MonkeyPatch, *variants: str) -> AccuracyDone:
     workload = DecodeWorkload(2, 8, 4, "fp32")
 
-    def prepared(config: WorkerConfig, say: Any) -> Prepared:
+    def prepared(config: WorkerConfig, say: Any, ranks: Any) -> Prepared:
         return Prepared(config, "cpu", loaded, workload)
 
     monkeypatch.setattr(accuracy_module, "prepare", prepared)

@@ -2,6 +2,7 @@
 
 import gc
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,11 @@ from decodescope.variants.live.channel import Channel
 
 
 def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found: list[tuple[bool, bool]] = []
 
-    def opened(config: WorkerConfig, say: object) -> None:
+    def opened(config: WorkerConfig, say: object, ranks: object) -> None:
         found.append((gc.isenabled(), gc.get_freeze_count() > 0))
         raise InputError("enough")
 
@@ -25,8 +26,10 @@ def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
     gc.unfreeze()
     try:
         with app, own, pytest.raises(InputError, match="enough"):
-            worker._work(
-                Channel(own), WorkerConfig(variant="eager", batch=1, tokens=8, model="tiny")
+            worker._decode(
+                WorkerConfig(variant="eager", batch=1, tokens=8, model="tiny"),
+                Channel(own),
+                tmp_path,
             )
     finally:
         gc.unfreeze()

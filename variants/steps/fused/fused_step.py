@@ -1,6 +1,7 @@
 """The decode step of the fused variants: our kernels on a static KV cache, launched or replayed."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from subprocess import CalledProcessError
@@ -26,6 +27,7 @@ from decodescope.variants.model.quantized_weights import (
 )
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes, expected_experts
+from decodescope.variants.parallel.vocabulary import vocabulary_of
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.fused.kv_cache import prefill
@@ -75,12 +77,23 @@ def build_fused(
             findings = report_unmeasured(chosen, gpu, loaded.name, workload, spec)
         else:
             tiles = interpreter_tiles(shapes)
-    plan = step_plan(spec, parts, ropes, workload, tiles)
+    plan = step_plan(spec, parts, ropes, workload, tiles, vocabulary_of(loaded.model))
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
-    step.findings = findings
+    step.findings = (*findings, *_findings_of_ranks(spec, plan, loaded))
     if device == "cuda":
         step.warm_up()
     return step
+
+
+def _findings_of_ranks(
+    spec: VariantSpec, plan: StepPlan, loaded: LoadedModel
+) -> tuple[Finding, ...]:
+    if plan.sums is not None:
+        return plan.sums.findings
+    if vocabulary_of(loaded.model).ranks.alone:
+        return ()
+    message = f"variant {spec}: the ranks add up nothing, so only its times mean something"
+    return (Finding("sums_left_out", message),)
 
 
 class FusedStep(DecodeStep):
@@ -100,7 +113,7 @@ class FusedStep(DecodeStep):
         self._programs: dict[bool, StepProgram] = {}
         self.weight_bytes_read = self._weight_bytes(
             [
-                expected_experts(each.count, each.chosen, workload.batch)
+                expected_experts(each.count, each.chosen, workload.batch) * each.held / each.count
                 for each in plan.parts.mixtures
             ]
         )
@@ -121,15 +134,17 @@ class FusedStep(DecodeStep):
     def chosen_weight_bytes(self) -> int:
         if self.expert_choices is None:
             return self.weight_bytes_read
-        return self._weight_bytes((self.expert_choices() > 0).sum(dim=1).tolist())
+        mixture = self.plan.parts.mixtures[0]
+        own = self.expert_choices()[:, mixture.first : mixture.first + mixture.held]
+        return self._weight_bytes((own > 0).sum(dim=1).tolist())
 
     def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
         """Bytes of weights of a step whose tokens use so many experts in each layer with some."""
         total = Fraction(weight_bytes(step_operations(self.plan)))
         for mixture, experts in zip(self.plan.parts.mixtures, used, strict=True):
-            counted = min(mixture.count, self._workload.batch * mixture.chosen)
+            counted = min(mixture.held, self._workload.batch * mixture.chosen)
             size = sum(matrix.bytes_read for matrix in mixture.matrices)
-            total -= (counted - experts) * Fraction(size, mixture.count)
+            total -= (counted - experts) * Fraction(size, mixture.held)
         return int(total)
 
     def kv_bytes_read(self, position: int) -> int:
@@ -173,6 +188,7 @@ class FusedStep(DecodeStep):
         return {node: path for program in programs for node, path in program.node_paths.items()}
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        self._require_all_ranks()
         buffers, context = self.plan.buffers, self._workload.context
         prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
         prompt.copy_(ids)
@@ -184,6 +200,7 @@ class FusedStep(DecodeStep):
 
     def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """With a graph, the first forced step captures a second one, which keeps the logits."""
+        self._require_all_ranks()
         buffers = self.plan.buffers
         if forced:
             buffers.tokens[:, self.position].copy_(ids)
@@ -196,11 +213,18 @@ class FusedStep(DecodeStep):
         return buffers.tokens[:, self.position + 1], buffers.logits
 
     def _rewind(self, position: int) -> None:
+        self._require_all_ranks()
         self.plan.buffers.position.fill_(position)
 
+    def _require_all_ranks(self) -> None:
+        if self.plan.sums is not None:
+            self.plan.sums.require_all()
+
     def _run(self, keep_logits: bool) -> None:
+        sums, is_new = self.plan.sums, keep_logits not in self._programs
         try:
-            self._program(keep_logits).run()
+            with sums.built_together() if sums is not None and is_new else nullcontext():
+                self._program(keep_logits).run()
         except Exception as error:
             failure = compile_failure(self.plan.spec, error)
             if failure is None:

@@ -95,6 +95,12 @@ def experts_of(part: Any, bias: torch.Tensor | None = None) -> WeightMatrix:
     return WeightMatrix(part.detach().flatten(0, 1), bias=bias)
 
 
+def part_of(experts: Any) -> range | None:
+    """The experts that a rank holds if ranks hold whole ones, else None."""
+    first = getattr(experts, "first_expert", None)
+    return None if first is None else range(first, first + int(experts.num_experts))
+
+
 def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:
     """The tensors `name` of `modules` in one; they are, or become, views of it."""
     tensors: list[torch.Tensor] = [getattr(part, name) for part in modules]

@@ -12,6 +12,8 @@ from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
 from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampling_workspace
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.sums import RankSums, rank_sums
+from decodescope.variants.parallel.vocabulary import Vocabulary
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.blocks import FusedModel
@@ -19,6 +21,8 @@ from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.rope_tables import Ropes
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
 from decodescope.variants.steps.fused.torch_operators import VisibleRows
+
+_ONE_RANK = Vocabulary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class StepBuffers:
 
     `normed` [batch, hidden] is what norms of their own give for other weights. Used only if a
     fusion is left out: `added` [batch, hidden], `qkv`, `k` and `v` as `q`, `gate` and `up` as
-    `activation`, `model_logits`. `beside` as `added`, of layers with `mixture_norms`.
+    `activation`, `model_logits`. `beside` as `added`, of layers with `mixture_norms`. Only several
+    ranks that draw tokens use `all_logits` [batch, whole vocabulary].
     """
 
     tokens: torch.Tensor
@@ -70,6 +75,7 @@ class StepBuffers:
     gate: torch.Tensor
     up: torch.Tensor
     model_logits: torch.Tensor
+    all_logits: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,8 @@ class StepPlan:
     `pdl`: kernels start while the previous one ends, if `spec` and the device allow it. `ranges`
     are shared by all plans of one built variant; `ropes` are the tables by `FusedLayer.rope`;
     `visible` is updated in steps without our own attention. `draws` is the memory of `sampling`;
-    both are None if decoding is greedy.
+    both are None if decoding is greedy. `sums` is that of several ranks, None of one, and
+    `vocabulary` says which tokens of it this rank's head makes.
     """
 
     spec: VariantSpec
@@ -95,6 +102,8 @@ class StepPlan:
     pdl: bool
     sampling: SamplingSettings | None = None
     draws: SamplingWorkspace | None = None
+    sums: RankSums | None = None
+    vocabulary: Vocabulary = _ONE_RANK
 
 
 def step_plan(
@@ -103,8 +112,13 @@ def step_plan(
     ropes: Ropes,
     workload: DecodeWorkload,
     tiles: StepTiles,
+    vocabulary: Vocabulary = _ONE_RANK,
 ) -> StepPlan:
-    """A plan with a cache and buffers of its own for this workload, on the model's device."""
+    """A plan with a cache and buffers of its own for this workload, on the model's device. All
+    ranks of `vocabulary` call it together; if they are not to exchange anything, the plan is that
+    of a rank alone."""
+    if spec.all_reduce == "none":
+        vocabulary = _ONE_RANK
     device, batch, capacity = parts.device, workload.batch, workload.cache_length
     overlaps = can_overlap(device)
     return StepPlan(
@@ -112,7 +126,7 @@ def step_plan(
         parts=parts,
         cache=new_kv_cache(parts, batch, capacity, spec.kv_format),
         ropes=ropes,
-        buffers=_new_buffers(spec, parts, batch, capacity),
+        buffers=_new_buffers(spec, parts, batch, capacity, vocabulary),
         tiles=tiles,
         workspace=step_workspace(parts, batch, tiles, device),
         visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
@@ -120,10 +134,16 @@ def step_plan(
         pdl=overlaps and spec.uses("pdl"),
         sampling=workload.sampling,
         draws=None if workload.sampling is None else new_sampling_workspace(batch, device),
+        sums=None
+        if vocabulary.ranks.alone
+        else rank_sums(spec.all_reduce, batch, parts.hidden, device, vocabulary.ranks),
+        vocabulary=vocabulary,
     )
 
 
-def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int) -> StepBuffers:
+def _new_buffers(
+    spec: VariantSpec, parts: FusedModel, batch: int, capacity: int, vocabulary: Vocabulary
+) -> StepBuffers:
     def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=parts.device)
 
@@ -172,6 +192,10 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         gate=zeros(parts.intermediate).flatten(),
         up=zeros(parts.intermediate).flatten(),
         model_logits=zeros(parts.vocab),
+        all_logits=zeros(
+            0 if vocabulary.ranks.alone else vocabulary.size,
+            dtype=torch.float32 if spec.uses("head") else parts.dtype,
+        ),
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from decodescope.kernels.host.operation import Launch, Operation
+from decodescope.variants.parallel.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,12 @@ def static_attention(
     out.set_(result.reshape(q.shape[0], -1))  # type: ignore[call-overload]
 
 
-def choose_largest(logits: torch.Tensor, position: torch.Tensor, tokens: torch.Tensor) -> None:
-    """Move `position` int32 [1] on by one, and write the index of the largest of logits [batch,
-    vocabulary] to that column of `tokens` int64 [batch, capacity + 1]."""
-    chosen = logits.argmax(-1, keepdim=True)
+def choose_largest(
+    vocabulary: Vocabulary, logits: torch.Tensor, position: torch.Tensor, tokens: torch.Tensor
+) -> None:
+    """Move `position` int32 [1] on by one, and write the token of the largest of logits [batch,
+    tokens of this rank], over all ranks, to that column of `tokens` int64 [batch, capacity + 1]."""
+    chosen = vocabulary.likeliest(logits)[:, None]
     position.add_(1)
     tokens.index_copy_(1, position.long(), chosen)
 

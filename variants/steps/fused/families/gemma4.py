@@ -13,7 +13,7 @@ from decodescope.kernels.host.weights import Norm
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, LayerInputs, MixtureNorms
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.gemma import layer_with, whole
-from decodescope.variants.steps.fused.merging import experts_of, matrix_of, scaled_rows
+from decodescope.variants.steps.fused.merging import experts_of, matrix_of, part_of, scaled_rows
 
 _OF_EXPERTS = ("num_experts", "top_k_experts", "moe_intermediate_size")
 
@@ -58,6 +58,7 @@ def _with_experts(layer: Any, read: FusedLayer) -> FusedLayer:
         chosen=int(layer.config.top_k_experts),
         normalized=True,
         activation=read.mlp.activation,
+        part=part_of(experts),
     )
     norms = MixtureNorms(
         router=Norm(router.scale.detach().float() * router.scalar_root_size, float(router.eps)),

@@ -16,7 +16,7 @@ from decodescope.variants.model.quantized_weights import QuantizedExperts
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.llama import layer_with
-from decodescope.variants.steps.fused.merging import experts_of, matrix_of
+from decodescope.variants.steps.fused.merging import experts_of, matrix_of, part_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
@@ -29,6 +29,7 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
         normalized=True,
         interleaved=True,
         activation=ClampedGate(float(experts.alpha), float(experts.limit)),
+        part=part_of(experts),
     )
     sinks = layer.self_attn.sinks.detach()
     return replace(layer_with(layer, mixture, window), sinks=sinks)

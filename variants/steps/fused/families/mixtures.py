@@ -10,7 +10,7 @@ from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.llama import dense_layer, dense_mlp, layer_with
-from decodescope.variants.steps.fused.merging import experts_of, matrix_of
+from decodescope.variants.steps.fused.merging import experts_of, matrix_of, part_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
@@ -28,6 +28,7 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
         normalized=bool(getattr(config, "norm_topk_prob", True)),
         correction=None if correction is None else correction.detach().float(),
         factor=float(getattr(config, "routed_scaling_factor", 1.0)),
+        part=part_of(experts),
     )
     read = layer_with(layer, mixture, window)
     # Qwen2-MoE has one with a gate; GLM-4.5 some, which are one MLP.

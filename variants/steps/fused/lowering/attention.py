@@ -31,7 +31,8 @@ def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLay
     q = _queries(builder, path, layer, source, rows, scales)
     attended = _attended(builder, f"{path}/decode_attention", layer, q, rows, scales)
     behind = Behind(norm_path, layer.attention_output_norm)
-    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles["o"], behind)
+    product = attended, layer.o, builder.tiles["o"], behind
+    builder.add_product(f"{path}/o_proj", *product, continued=layer.parallel)
 
 
 def _queries(

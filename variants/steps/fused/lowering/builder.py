@@ -9,11 +9,13 @@ import torch
 from decodescope.kernels.host.operation import Operation, ResidualOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.kernels.ops.linear import Linear
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
+from decodescope.variants.parallel.sums import RankSums
 from decodescope.variants.steps.fused.plan import StepPlan
 from decodescope.variants.steps.fused.program import PlacedOperation
 from decodescope.variants.steps.fused.torch_operators import TorchOperator
@@ -52,6 +54,8 @@ class StepBuilder:
         self.router_logits: Iterator[torch.Tensor] = iter(plan.buffers.router_logits)
         # For what `StepBuffers.added` holds and no launch has added yet.
         self._left: Behind | None = None
+        # Whether the ranks' partial sum holds a product already.
+        self._begun = False
         self._read = Source(plan.buffers.x)
         self._single = len(plan.buffers.x) == 1
         # In a product, every program would norm all tokens of a batch.
@@ -132,8 +136,10 @@ class StepBuilder:
         weight: WeightMatrix,
         tile: Tile,
         behind: Behind = Behind(),
+        **over_ranks: bool,
     ) -> None:
-        """Add W x to the residual stream as `behind` says, or leave that to what comes next."""
+        """Add W x to the residual stream as `behind` says, or leave that to what comes next;
+        `over_ranks` as of `add_sum`."""
         source = self.quantized(f"{path.rpartition('/')[0]}/quantize", Source(x), weight)
         product = partial(
             LinearResidual,
@@ -143,22 +149,46 @@ class StepBuilder:
             workspace=self.plan.workspace,
             x_scale=source.scale,
         )
-        self.add_residual(path, product, behind)
+        self.add_residual(path, product, behind, **over_ranks)
 
     def add_residual(
         self,
         path: str,
         operation: Callable[..., ResidualOperation],
         behind: Behind = Behind(),
+        continued: bool = False,
+        whole: bool = False,
     ) -> None:
         """Add the result of `operation(residual, adds=...)` to the residual stream as `behind`
-        says, or leave that to what comes next."""
+        says, or leave that to what comes next. `continued` and `whole` as of `add_sum`."""
         self.add_left()
-        if self.spec.uses("residual") and behind.norm is None and behind.factor is None:
-            self.add(f"{path}+residual", operation(self.buffers.x))
+        adds = self.spec.uses("residual") and behind.norm is None and behind.factor is None
+        target = self.buffers.x if adds else self.buffers.added
+        self.add_sum(path, operation, target, adds, continued, whole)
+        if not adds and not self._begun:
+            self.leave(f"{path.rpartition('/')[0]}/residual", behind)
+
+    def add_sum(
+        self,
+        path: str,
+        operation: Callable[..., ResidualOperation],
+        target: torch.Tensor,
+        adds: bool,
+        continued: bool = False,
+        whole: bool = False,
+    ) -> None:
+        """Write the result of `operation(target, adds=...)` to `target`, or add it there.
+
+        Of several ranks each has a part of the result, unless it is `whole`. They add up their
+        parts; if it is `continued`, together with those of the next result."""
+        sums = self.plan.sums
+        if sums is None or whole:
+            self.add(f"{path}+residual" if adds else path, operation(target, adds=adds))
             return
-        self.add(path, operation(self.buffers.added, adds=False))
-        self.leave(f"{path.rpartition('/')[0]}/residual", behind)
+        self.add(path, operation(sums.partial, adds=self._begun))
+        self._begun = continued
+        if not continued:
+            self._add_up(f"{path.rpartition('/')[0]}/all_reduce", sums, target, adds)
 
     def leave(self, path: str, behind: Behind) -> None:
         """Leave the addition of what `StepBuffers.added` holds to what comes next. Without the
@@ -169,6 +199,15 @@ class StepBuilder:
         if behind.norm is not None:
             self.add(behind.path, RmsNorm(self.buffers.added, behind.norm, self.buffers.added))
         self._left = Behind(path, None, behind.factor)
+
+    def _add_up(self, path: str, sums: RankSums, target: torch.Tensor, adds: bool) -> None:
+        """Add the sum of the ranks' parts to `target`, or write it there."""
+        joined = f"{path}+residual" if adds else path
+        if sums.sums is not None:
+            shared = sums.sums.exchange
+            self.add(joined, AllReduceResidual(sums.partial, target, shared, adds))
+            return
+        self.call(joined, sums.add_up, target, adds)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:

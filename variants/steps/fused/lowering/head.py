@@ -7,9 +7,11 @@ from msgspec.structs import asdict
 
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.operation import Launch, Operation
+from decodescope.kernels.ops.all_reduce_choice import AllReduceChoice
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.sampling.sample import sample
 from decodescope.kernels.sampling.workspace import SamplingWorkspace
+from decodescope.variants.parallel.sums import RankSums, choose_by_keys
 from decodescope.variants.steps.fused.lowering.builder import StepBuilder
 from decodescope.variants.steps.fused.torch_operators import cap_softly, choose_largest
 
@@ -54,6 +56,8 @@ def lower_head(builder: StepBuilder, keep_logits: bool) -> None:
             source.scale,
             parts.dtype,
             parts.logit_cap,
+            plan.vocabulary.first,
+            plan.sums is None,
         )
         builder.add(path, fused)
     _lower_choice(builder, keep_logits)
@@ -67,7 +71,24 @@ def _lower_choice(builder: StepBuilder, keep_logits: bool) -> None:
         builder.call("sampling", buffers.logits.copy_, buffers.model_logits)
     if plan.sampling is not None:
         assert plan.draws is not None
+        if plan.sums is not None:
+            builder.call("sampling/all_gather", plan.vocabulary.gather, logits, buffers.all_logits)
+            logits = buffers.all_logits
         memory = logits, buffers.position, buffers.tokens, plan.draws
         builder.add("sampling", Sample(*memory, plan.sampling))
     elif not fused:
-        builder.call("sampling", choose_largest, logits, buffers.position, buffers.tokens)
+        choice = plan.vocabulary, logits, buffers.position, buffers.tokens
+        builder.call("sampling", choose_largest, *choice)
+    elif plan.sums is not None:
+        _choose_over_ranks(builder, plan.sums)
+
+
+def _choose_over_ranks(builder: StepBuilder, sums: RankSums) -> None:
+    """Choose among the best keys that the heads of the ranks have left."""
+    keys, buffers = builder.plan.workspace.keys, builder.buffers
+    if sums.choices is not None:
+        memory = keys, buffers.tokens, buffers.position
+        builder.add("sampling/all_reduce", AllReduceChoice(*memory, sums.choices.exchange))
+    else:
+        memory = keys, buffers.position, buffers.tokens
+        builder.call("sampling/all_reduce", choose_by_keys, *memory)

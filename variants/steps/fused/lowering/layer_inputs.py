@@ -31,5 +31,6 @@ def lower_input(
     inputs = buffers.layer_inputs.view(len(gated), -1, gated.shape[1])[:, index]
     builder.add(f"{path}/gelu", Swiglu(gated, inputs, gated, own.activation))
     behind = Behind(norm_path, layer.own_input_norm, layer.factor)
-    tile = tiles["input_projection"]
-    builder.add_product(f"{path}/down_proj", gated, own.down, tile, behind)
+    product = gated, own.down, tiles["input_projection"], behind
+    # Every rank has all of both matrices.
+    builder.add_product(f"{path}/down_proj", *product, whole=True)

@@ -94,7 +94,7 @@ def _mixture(
         logit = buffers.shared_gate
         builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles["router"])
         builder.call(f"{inside}/gate", scale_by_sigmoid, activation, logit)
-    _experts(builder, path, source, mlp)
+    _experts(builder, path, source, mlp, continued=True)
     down = layer.shared.down, tiles["shared_down"]
     builder.add_product(f"{inside}/down_proj", activation, *down)
 
@@ -111,12 +111,13 @@ def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNo
     logits = _routed(builder, own_path, source, mlp)
     source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, mlp.gate_up)
     path_of_sum, summed = _used(builder, own_path, source, mlp, logits)
-    builder.add(path_of_sum, summed(buffers.beside, adds=False))
+    builder.add_sum(path_of_sum, summed, buffers.beside, adds=False)
     source = builder.normed(f"{shared_path}/input_norm", norms.shared, shared.gate_up)
     memory = buffers.shared, tiles["shared_gate_up"]
     activation = _gated(builder, shared_path, source, shared, *memory)
-    down = partial(LinearResidual, activation, shared.down, buffers.added, tiles["shared_down"])
-    builder.add(f"{shared_path}/down_proj", down(builder.plan.workspace, adds=False))
+    tile, workspace = tiles["shared_down"], builder.plan.workspace
+    down = partial(LinearResidual, activation, shared.down, tile=tile, workspace=workspace)
+    builder.add_sum(f"{shared_path}/down_proj", down, buffers.added, adds=False)
     output = RmsNorm(buffers.added, norms.shared_output, buffers.added)
     builder.add(f"{shared_path}/output_norm", output)
     experts_output = buffers.beside, buffers.added, None, None, norms.experts_output
@@ -125,11 +126,13 @@ def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNo
     builder.leave(f"{own_path}/residual", behind)
 
 
-def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
+def _experts(
+    builder: StepBuilder, path: str, source: Source, mlp: Experts, continued: bool = False
+) -> None:
     """The router's product, and launches in which every program finds its experts itself. Those of
     a batch leave the sum over a token's experts to a launch of its own."""
     logits = _routed(builder, path, source, mlp)
-    builder.add_residual(*_used(builder, path, source, mlp, logits))
+    builder.add_residual(*_used(builder, path, source, mlp, logits), continued=continued)
 
 
 def _routed(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> torch.Tensor:

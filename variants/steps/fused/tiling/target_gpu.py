@@ -27,7 +27,7 @@ def this_target_gpu() -> TargetGpu:
     import torch
     from triton.runtime import driver
 
-    properties = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties()
     return TargetGpu(
         name=properties.name,
         multiprocessors=properties.multi_processor_count,

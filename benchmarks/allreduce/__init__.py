@@ -1,0 +1,1 @@
+"""All-reduces by the size of their message."""

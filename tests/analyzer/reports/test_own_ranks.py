@@ -1,0 +1,122 @@
+"""The windows of our own ranks: what they communicate to the nanosecond, and one report of all."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from decodescope.analyzer import analyze_ranks
+from decodescope.analyzer.capture.profiler_session import STEP_RANGE
+from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
+from decodescope.analyzer.schema.report import CaptureInfo
+from tests.helpers.kineto_events import document, event, read
+from tests.helpers.ranks.runs import ALL_REDUCE, BASE, PER_STEP, Run, a_run, rank_events
+
+# As branch-free names of our kernels are traced.
+OWN = "_all_reduce_residual_kernel"
+STEPS = 3
+CAPTURE = CaptureInfo(
+    device="cuda",
+    device_name="NVIDIA H200",
+    model="llama-3.2-1b@random",
+    weights="random",
+    variant="fused+graph",
+    dtype="bf16",
+    batch=1,
+    context=128,
+    position=160,
+    steps=STEPS,
+    bytes_per_step=1_200_000_000,
+    unprofiled_step_ns=600_000,
+    decodescope_version="1",
+    measured_peak_bytes_per_s=4.2e12,
+    flops_per_step=2_000_000_000,
+    tp=2,
+)
+
+
+def _analysed(folder: Path, run: Run, *captures: CaptureInfo, **changes: Any) -> RanksAnalysis:
+    paths = []
+    for rank, capture in enumerate(captures):
+        events = rank_events(run, rank, **changes)
+        for one in events:
+            if one["name"].startswith("decode_step_"):
+                one["name"] = STEP_RANGE
+        paths.append(folder / f"window.rank{rank}.json")
+        info = {"backend": "nccl", "rank": rank, "world_size": len(captures)}
+        block = msgspec.to_builtins(capture)
+        keys = {"baseTimeNanoseconds": BASE, "distributedInfo": info, "decodescope": block}
+        paths[-1].write_bytes(document(events, **keys))
+    return analyze_ranks(paths)
+
+
+@pytest.mark.parametrize("name", [ALL_REDUCE, OWN])
+@pytest.mark.parametrize("beside_ns", [0, 3_000])
+def test_planted_communication_is_reported_to_the_nanosecond(
+    tmp_path: Path, name: str, beside_ns: int
+) -> None:
+    run = a_run(2, STEPS * PER_STEP, np.array([0, 20_000]), transfer_ns=7_321, seed=4)
+    ranks = _analysed(tmp_path, run, CAPTURE, CAPTURE, name=name, beside_ns=beside_ns)
+    communication = ranks.report.communication
+    entered_ns = run.start_ns.max(axis=0)
+    for place, rank in enumerate(communication.ranks):
+        wait_ns = entered_ns - run.start_ns[place]
+        assert rank.collectives == STEPS * PER_STEP
+        assert rank.transfer_ns == STEPS * PER_STEP * 7_321
+        assert rank.wait_ns == wait_ns.sum()
+        # The work beside begins with the collective: it covers the wait first.
+        assert rank.exposed_wait_ns == np.maximum(wait_ns - beside_ns, 0).sum()
+        covered_ns = np.maximum(beside_ns - wait_ns, 0)
+        assert rank.exposed_transfer_ns == rank.transfer_ns - covered_ns.sum()
+    assert communication.straggler is not None
+    assert communication.straggler.rank == 1
+    assert communication.skew is not None
+    assert communication.skew.steps == STEPS
+    for rank_report in ranks.report.ranks:
+        answer = rank_report.report.answer
+        (part,) = [part for part in answer.parts if part.group == "communication"]
+        # 16 layers, two sums of 2048 values of 2 bytes each, of which each of two ranks sends one
+        # whole; NVLink of an H200 takes 450 GB/s each way.
+        sent_bytes = 16 * 2 * 2048 * 2
+        assert part.bytes == sent_bytes
+        assert (part.limit_ns, part.limit_bound) == (round(sent_bytes / 450), "links")
+
+
+def test_the_merged_report_has_the_names_and_limits_of_each_rank(tmp_path: Path) -> None:
+    run = a_run(2, STEPS * PER_STEP)
+    ranks = _analysed(tmp_path, run, CAPTURE, CAPTURE, name=OWN)
+    merged = ranks.all_merged("all").report
+    alone = ranks.report.ranks[0].report
+    assert len(merged.steps) == 2 * len(alone.steps) == 2 * STEPS
+    assert merged.capture == alone.capture == CAPTURE
+    assert merged.answer.limit_ns == alone.answer.limit_ns
+    assert merged.answer.tokens_per_s == alone.answer.tokens_per_s
+    assert [device.device for device in merged.devices] == ["rank 0 GPU 0", "rank 1 GPU 0"]
+
+
+def test_windows_of_different_runs_have_no_capture_in_common(tmp_path: Path) -> None:
+    other = msgspec.structs.replace(CAPTURE, variant="eager")
+    ranks = _analysed(tmp_path, a_run(2, STEPS * PER_STEP), CAPTURE, other)
+    assert ranks.all_merged("all").report.capture is None
+
+
+def test_collectives_of_gloo_count_in_the_place_of_those_that_ask_for_them() -> None:
+    capture = msgspec.to_builtins(msgspec.structs.replace(CAPTURE, device="cpu", steps=1))
+    trace = read(
+        document(
+            [
+                event("user_annotation", STEP_RANGE, 0, 10_000, 1, 5),
+                event("cpu_op", "aten::mm", 100, 1_100, 1, 5),
+                event("cpu_op", "c10d::allreduce_", 1_200, 1_300, 1, 5),
+                event("user_annotation", "gloo:all_reduce", 1_250, 4_321, 1, 9),
+                event("cpu_op", "aten::add", 4_400, 5_000, 1, 5),
+            ],
+            decodescope=capture,
+        )
+    )
+    names = [trace.names[name] for name in trace.ops.name.tolist()]
+    assert names == ["aten::mm", "gloo:all_reduce", "aten::add"]
+    assert (trace.ops.end_ns - trace.ops.start_ns).tolist() == [1_000, 3_071, 600]
+    assert set(trace.ops.stream.tolist()) == {5}

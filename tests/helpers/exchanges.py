@@ -1,0 +1,60 @@
+"""The memory of several ranks in one process, and ranks that PyTorch plays."""
+
+import torch
+
+from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange, new_exchange, new_slots
+from decodescope.variants.parallel import sums
+from decodescope.variants.parallel.shared_slots import SharedExchange
+
+PATIENCE_NS = 10**10
+
+
+def exchanges_of(
+    ranks: int, words: int, device: str, patience_ns: int = PATIENCE_NS
+) -> list[Exchange]:
+    """The memory of each of `ranks` for messages of so many words."""
+    slots = [new_slots(words, ranks, device) for _ in range(ranks)]
+    peers = [one.data_ptr() for one in slots]
+    return [new_exchange(rank, one, peers, patience_ns) for rank, one in enumerate(slots)]
+
+
+def share_through(slots: dict[int, list[torch.Tensor]], rank: int) -> None:
+    """Let the sums of this process's rank go through `slots`: those of each rank, in memory that
+    they share, for each number of words. For the rest of the process."""
+
+    def shared(sizes: tuple[int, ...], *_: object) -> list[SharedExchange]:
+        made = []
+        for of_all in (slots[words] for words in sizes):
+            peers = [one.data_ptr() for one in of_all]
+            exchange = new_exchange(rank, of_all[rank], peers, PATIENCE_NS)
+            made.append(SharedExchange(exchange, ()))
+        return made
+
+    sums.shared_exchanges = shared  # type: ignore[assignment]
+
+
+def shared_slots(sizes: set[int]) -> dict[int, list[torch.Tensor]]:
+    """Slots of two ranks in memory that processes share, for each number of words."""
+    return {
+        words: [new_slots(words, 2, "cpu").share_memory_() for _ in range(2)] for words in sizes
+    }
+
+
+def as_sent(words: torch.Tensor) -> torch.Tensor:
+    """The int32 words of a message as ranks send them."""
+    bits = words.flatten().view(torch.int32)
+    return torch.where(bits == MARK, 0, bits)
+
+
+def play_push(exchanges: list[Exchange], source: int, launch: int, words: torch.Tensor) -> None:
+    """What rank `source` stores in the slots of the others in a launch, the first of which is 0."""
+    for exchange in exchanges:
+        if exchange.rank != source:
+            slot = exchange.slots[launch % SLOTS, source].flatten()
+            slot[:] = 0
+            slot[: words.numel()] = as_sent(words)
+
+
+def pushed(exchange: Exchange, source: int, launch: int, words: int) -> torch.Tensor:
+    """The words of rank `source` in the slots of a rank."""
+    return exchange.slots[launch % SLOTS, source].flatten()[:words]

@@ -1,0 +1,119 @@
+"""The all-reduce of ranks that run at the same time, on streams of one GPU."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
+from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
+from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
+from tests.helpers.exchanges import exchanges_of, play_push
+from tests.helpers.kernel_inputs import at, poisoned, random
+
+pytestmark = pytest.mark.gpu
+_LATE_CYCLES = 3000
+
+
+@dataclass
+class StreamRank:
+    """A rank whose messages are other numbers in each launch, and which compares each result."""
+
+    exchange: Exchange
+    bases: list[torch.Tensor]
+    pdl: bool
+
+    def __post_init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.launches = torch.zeros(1, dtype=torch.int64, device="cuda")
+        self.wrong = torch.zeros(1, dtype=torch.int64, device="cuda")
+        self.out = poisoned(self.bases[0])
+        self.x = torch.empty_like(self.out)
+        self.operation = AllReduceResidual(self.x, self.out, self.exchange, adds=False)
+
+    def launch(self, late: bool) -> None:
+        """One launch on the current stream; it comes `late` if the other rank's does not."""
+        self.launches.add_(1)
+        factor = 1 + (self.launches % 8191).float() / 8192
+        messages = [base * factor for base in self.bases]
+        self.x.copy_(messages[self.exchange.rank])
+        self.out.fill_(torch.nan)
+        if late:
+            torch.cuda._sleep(_LATE_CYCLES)
+        self.operation.launch(self.pdl)
+        self.wrong.add_((self.out != messages[0] + messages[1]).sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "launches", "pdl"),
+    [((1, 4096), 1_000_000, True), ((1, 99), 20_000, False), ((64, 4096), 20_000, True)],
+)
+def test_many_launches_give_no_stale_and_no_torn_word(
+    shape: tuple[int, int], launches: int, pdl: bool
+) -> None:
+    words, in_graph = shape[0] * shape[1], 500
+    bases = [random(*shape, seed=seed, device="cuda") for seed in range(2)]
+    exchanges = exchanges_of(2, words, "cuda")
+    ranks = [StreamRank(each, bases, pdl) for each in exchanges]
+    for source, base in enumerate(bases):
+        play_push(exchanges, source, 0, base * (1 + 1 / 8192))
+    for rank in ranks:
+        # Loads what is compiled, which may wait for kernels that run: none may wait for another.
+        torch.cuda.synchronize()
+        with torch.cuda.stream(rank.stream):
+            rank.launch(late=False)
+    torch.cuda.synchronize()
+    graphs = []
+    for rank in ranks:
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], stream=rank.stream):
+            for index in range(in_graph):
+                rank.launch(late=index % 3 == rank.exchange.rank)
+    for _ in range(launches // in_graph):
+        for rank, graph in zip(ranks, graphs, strict=True):
+            with torch.cuda.stream(rank.stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    done = 1 + launches // in_graph * in_graph
+    for rank in ranks:
+        assert rank.launches.item() == done
+        assert rank.wrong.item() == 0
+        assert rank.exchange.missing.item() == 0
+        assert (rank.exchange.turns == done % SLOTS).all()
+        empty = [slot for slot in range(SLOTS) if slot != (done - 1) % SLOTS]
+        assert (rank.exchange.slots[empty] == MARK).all()
+
+
+def test_ranks_that_run_together_choose_the_same_tokens() -> None:
+    batch, capacity = 33, 200
+    exchanges = exchanges_of(2, CHOICE_WORDS, "cuda")
+    first = torch.zeros(CHOICE_WORDS, dtype=torch.int32, device="cuda")
+    for rank in range(2):
+        # As above.
+        play_push(exchanges, 1 - rank, 0, first)
+        memory = (
+            torch.zeros(MAX_BATCH, dtype=torch.int64, device="cuda"),
+            first.new_zeros(1, 2).long(),
+        )
+        AllReduceChoice(*memory, at(0, "cuda"), exchanges[rank]).launch()
+        torch.cuda.synchronize()
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.randint(-(2**40), 2**40, (capacity, 2, MAX_BATCH), generator=generator).cuda()
+    tokens = [torch.full((batch, capacity + 1), -1, device="cuda") for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    held = [torch.full((MAX_BATCH,), NO_KEY, device="cuda") for _ in range(2)]
+    positions = [at(0, "cuda") for _ in range(2)]
+    torch.cuda.synchronize()
+    for position in range(capacity):
+        for rank in range(2):
+            with torch.cuda.stream(streams[rank]):
+                held[rank].copy_(keys[position, rank])
+                memory = held[rank], tokens[rank], positions[rank], exchanges[rank]
+                AllReduceChoice(*memory).launch()
+    torch.cuda.synchronize()
+    best = keys.amax(dim=1)[:, :batch].T
+    for rank in range(2):
+        assert torch.equal(tokens[rank][:, 1:], 0x7FFFFFFF - (best & 0x7FFFFFFF))
+        assert (held[rank] == NO_KEY).all()

@@ -1,0 +1,115 @@
+"""The live loops of several ranks: rank 0's clock and the app's messages lead all of them."""
+
+import json
+from pathlib import Path
+
+import torch.distributed as dist
+
+from decodescope.analyzer.protocol.messages import (
+    AppMessage,
+    CaptureTrace,
+    ChangeSettings,
+    Pause,
+    Quit,
+    Resume,
+    Settings,
+    StepOnce,
+    SwitchVariant,
+    TraceReady,
+)
+from decodescope.variants.live.channel import ChannelClosed
+from decodescope.variants.live.lockstep import RankChannel, RankClock
+from decodescope.variants.live.loop import LiveLoop
+from decodescope.variants.live.windows import WindowFiles
+from decodescope.variants.parallel.ranks import Ranks
+from tests.helpers.fake_session import FakeSession, ScriptedChannel
+from tests.helpers.rank_processes import on_ranks
+
+SCRIPT: list[tuple[float, AppMessage]] = [
+    (0.1, Pause()),
+    (0.2, StepOnce()),
+    (0.3, Resume()),
+    (0.4, SwitchVariant("compiled")),
+    (0.5, CaptureTrace()),
+    (0.6, ChangeSettings(Settings(2, 30, model="two"))),
+    (1.0, Quit()),
+]
+
+
+class _App(ScriptedChannel):
+    """An app that is gone after `closes_s`, if it does not say Quit."""
+
+    def __init__(self, session: FakeSession, script: list[tuple[float, AppMessage]]) -> None:
+        super().__init__(session.clock, script)
+        self._closes = not any(isinstance(message, Quit) for _, message in script)
+
+    def receive(self) -> list[AppMessage]:
+        messages = super().receive()
+        if self._closes and not self._script and not messages:
+            raise ChannelClosed
+        return messages
+
+    wait_once = ScriptedChannel.wait
+
+
+def _live(ranks: Ranks, folder: Path, script: list[tuple[float, AppMessage]]) -> dict[str, object]:
+    """A loop whose steps take another time on each rank."""
+    session = FakeSession(step_ns=2_000_000 + ranks.rank * 700_000)
+    app = _App(session, script) if not ranks.rank else None
+    own = folder / f"of-{ranks.rank}"
+    own.mkdir()
+    loop = LiveLoop(
+        session, RankChannel(app), WindowFiles(own), RankClock(ranks, session.clock), ranks
+    )
+    loop.run("eager")
+    ready = [] if app is None else app.of(TraceReady)
+    return {
+        "events": session.events,
+        "steps": [step.position for step in session.steps],
+        "asked": 0 if app is None else app.receives,
+        "windows": [json.loads(Path(message.path).read_text())["steps"] for message in ready],
+        "files": sorted(path.name for path in own.iterdir()),
+    }
+
+
+def _count_broadcasts(ranks: Ranks, folder: Path) -> tuple[int, int]:
+    count = 0
+    broadcast = dist.broadcast
+
+    def counted(*operands: object, **options: object) -> object:
+        nonlocal count
+        count += 1
+        return broadcast(*operands, **options)
+
+    dist.broadcast = counted  # type: ignore[assignment]
+    session = FakeSession(step_ns=100_000, new_tokens=100_000)
+    app = _App(session, [(1, Quit())]) if not ranks.rank else None
+    clock, own = RankClock(ranks, session.clock), folder / f"of-{ranks.rank}"
+    own.mkdir()
+    LiveLoop(session, RankChannel(app), WindowFiles(own), clock, ranks).run("eager")
+    return count, session.steps[-1].position
+
+
+def test_all_ranks_do_the_same(tmp_path: Path) -> None:
+    first, second = on_ranks(2, tmp_path, _live, tmp_path, SCRIPT)
+    assert first["events"] == second["events"]
+    assert "build compiled" in first["events"]
+    assert "adopt two batch 2 for compiled" in first["events"]
+    assert first["steps"] == second["steps"]
+    assert first["windows"]
+    windows = len(first["windows"])
+    assert len(first["files"]) == 2 * windows
+    assert second["files"] == []
+
+
+def test_an_app_that_is_gone_ends_all_ranks(tmp_path: Path) -> None:
+    first, second = on_ranks(2, tmp_path, _live, tmp_path, [(0.1, Pause()), (0.2, Resume())])
+    assert first["steps"] == second["steps"]
+
+
+def test_ranks_ask_each_other_a_few_times_in_a_batch_of_steps(tmp_path: Path) -> None:
+    """A second of 10,000 steps has 50 batches; the first one is asked after each step."""
+    (count, steps), other = on_ranks(2, tmp_path, _count_broadcasts, tmp_path)
+    assert (count, steps) == other
+    assert steps > 9_000
+    assert count < 200 + 50 * 12
