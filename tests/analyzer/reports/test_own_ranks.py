@@ -14,7 +14,7 @@ from decodescope.analyzer.schema.report import CaptureInfo
 from tests.helpers.kineto_events import document, event, read
 from tests.helpers.ranks.runs import ALL_REDUCE, BASE, PER_STEP, Run, a_run, rank_events
 
-# As branch-free names of our kernels are traced.
+# As our kernels are traced.
 OWN = "_all_reduce_residual_kernel"
 STEPS = 3
 CAPTURE = CaptureInfo(
