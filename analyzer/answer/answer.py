@@ -37,6 +37,7 @@ from decodescope.analyzer.schema.answer import (
     HostFrame,
     LimitBound,
     ModelSource,
+    StepLimitBound,
 )
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
@@ -62,7 +63,7 @@ class StepLimit:
     it because of `bound`."""
 
     ns: int | None = None
-    bound: LimitBound | None = None
+    bound: StepLimitBound | None = None
     is_lower_bound: bool = True
 
 
@@ -137,7 +138,7 @@ def step_limit(costs: Costs) -> StepLimit:
         ns: dict[LimitBound, int] = {"memory": 0, "compute": 0, "links": 0}
         for limit in limits.values():
             ns[limit.bound] += limit.ns
-        bound: LimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"
+        bound: StepLimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"
         return StepLimit(sum(ns.values()), bound, cost is None or cost.is_lower_bound)
     if cost is None or not cost.peak_bytes_per_s:
         return StepLimit()

@@ -8,7 +8,8 @@ from decodescope.analyzer.schema.step_report import Confidence, StepKind
 
 Bound = Literal["host", "memory", "compute", "communication", "copies", "kernels", "unknown"]
 PartGroup = Literal["kernels", "host", "communication", "copies", "profiler"]
-LimitBound = Literal["memory", "compute", "links"]
+StepLimitBound = Literal["memory", "compute"]
+LimitBound = StepLimitBound | Literal["links"]
 ModelSource = Literal["capture", "named", "guessed", "shapes"]
 
 
@@ -88,7 +89,7 @@ class Answer(Struct, frozen=True):
     batch: int | None = None
     limit_ns: int | None = None
     limit_is_lower_bound: bool = False
-    limit_bound: LimitBound | None = None
+    limit_bound: StepLimitBound | None = None
     model: str | None = None
     model_source: ModelSource | None = None
     bound: Bound = "unknown"

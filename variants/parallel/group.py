@@ -6,9 +6,11 @@ store of the one that started them; what rank 0 was asked for is what all of the
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import combinations
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -106,6 +108,9 @@ class Group:
             os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
             require_gpus(self._place, torch.cuda.device_count(), shared)
             torch.cuda.set_device(0 if shared else self._place.local_rank)
+            if not (self.ranks.rank or shared):
+                peers = torch.cuda.can_device_access_peer
+                sys.stderr.write(said_of_peers(self._place.local_size, peers))
         names = self._exchanged("device", device_name(device), str)
         for rank, name in enumerate(names):
             if device == "cuda" and name != names[0]:
@@ -197,6 +202,19 @@ def require_gpus(place: Place, gpus: int, shared: bool) -> None:
             f"GPU{'s' * (gpus != 1)}; lower --tp, or put all ranks on the first GPU with --device "
             f"{SHARED_GPU}"
         )
+
+
+def said_of_peers(gpus: int, can_access: Callable[[int, int], bool]) -> str:
+    """A line about GPUs that cannot read each other's memory; "" if all can."""
+    apart = [pair for pair in combinations(range(gpus), 2) if not can_access(*pair)]
+    if not apart:
+        return ""
+    first, second = apart[0]
+    others = f" and {len(apart) - 1} more pairs" if len(apart) > 1 else ""
+    return (
+        f"GPUs {first} and {second}{others} have no access to each other's memory: NCCL goes "
+        "through that of the host, which takes longer\n"
+    )
 
 
 def _unlike(rank: int, versions: Versions, first: Versions) -> str:

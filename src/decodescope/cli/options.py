@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
+from click.exceptions import Exit
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import output_path
@@ -167,14 +168,16 @@ def checkpoint_files(model: str | None) -> list[Path]:
 
 
 def refuse_ranks(command: str) -> None:
-    """Refuse a command that starts ranks itself in a process that is one already.
+    """Refuse a command that starts ranks itself in a process that is one already; rank 0 says so.
 
     Raises:
         InputError: it was started by torchrun, or another launcher.
     """
-    from decodescope.variants.parallel.place import is_rank
+    from decodescope.variants.parallel.place import is_rank, place_of
 
     if is_rank(os.environ):
+        if place_of(os.environ).ranks.rank:
+            raise Exit(InputError.exit_code)
         raise InputError(f"{command}: starts its ranks itself; use --tp N in place of torchrun")
 
 

@@ -12,44 +12,15 @@ from decodescope.analyzer.capture.profiler_session import STEP_RANGE
 from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
 from decodescope.analyzer.schema.report import CaptureInfo
 from tests.helpers.kineto_events import document, event, read
-from tests.helpers.ranks.runs import ALL_REDUCE, BASE, PER_STEP, Run, a_run, rank_events
+from tests.helpers.ranks.own import CAPTURE, STEPS, own_files
+from tests.helpers.ranks.runs import ALL_REDUCE, PER_STEP, Run, a_run
 
-# As branch-free names of our kernels are traced.
+# As our kernels are traced.
 OWN = "_all_reduce_residual_kernel"
-STEPS = 3
-CAPTURE = CaptureInfo(
-    device="cuda",
-    device_name="NVIDIA H200",
-    model="llama-3.2-1b@random",
-    weights="random",
-    variant="fused+graph",
-    dtype="bf16",
-    batch=1,
-    context=128,
-    position=160,
-    steps=STEPS,
-    bytes_per_step=1_200_000_000,
-    unprofiled_step_ns=600_000,
-    decodescope_version="1",
-    measured_peak_bytes_per_s=4.2e12,
-    flops_per_step=2_000_000_000,
-    tp=2,
-)
 
 
 def _analysed(folder: Path, run: Run, *captures: CaptureInfo, **changes: Any) -> RanksAnalysis:
-    paths = []
-    for rank, capture in enumerate(captures):
-        events = rank_events(run, rank, **changes)
-        for one in events:
-            if one["name"].startswith("decode_step_"):
-                one["name"] = STEP_RANGE
-        paths.append(folder / f"window.rank{rank}.json")
-        info = {"backend": "nccl", "rank": rank, "world_size": len(captures)}
-        block = msgspec.to_builtins(capture)
-        keys = {"baseTimeNanoseconds": BASE, "distributedInfo": info, "decodescope": block}
-        paths[-1].write_bytes(document(events, **keys))
-    return analyze_ranks(paths)
+    return analyze_ranks(own_files(folder, run, captures, **changes))
 
 
 @pytest.mark.parametrize("name", [ALL_REDUCE, OWN])

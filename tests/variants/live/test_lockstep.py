@@ -1,28 +1,40 @@
 """The live loops of several ranks: rank 0's clock and the app's messages lead all of them."""
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import torch.distributed as dist
 
 from decodescope.analyzer.protocol.messages import (
     AppMessage,
+    Bye,
     CaptureTrace,
     ChangeSettings,
+    FrameDecoder,
+    Hello,
     Pause,
     Quit,
     Resume,
     Settings,
+    Stats,
     StepOnce,
     SwitchVariant,
     TraceReady,
+    WorkerConfig,
+    WorkerMessage,
+    encode_frame,
 )
+from decodescope.variants.live import worker
 from decodescope.variants.live.channel import ChannelClosed
 from decodescope.variants.live.lockstep import RankChannel, RankClock
 from decodescope.variants.live.loop import LiveLoop
 from decodescope.variants.live.windows import WindowFiles
 from decodescope.variants.parallel.ranks import Ranks
 from tests.helpers.fake_session import FakeSession, ScriptedChannel
+from tests.helpers.rank_groups import PATIENCE_S, started_ranks
 from tests.helpers.rank_processes import on_ranks
 
 SCRIPT: list[tuple[float, AppMessage]] = [
@@ -113,3 +125,42 @@ def test_ranks_ask_each_other_a_few_times_in_a_batch_of_steps(tmp_path: Path) ->
     assert (count, steps) == other
     assert steps > 9_000
     assert count < 200 + 50 * 12
+
+
+def _work(folder: Path, control: socket.socket) -> None:
+    raise SystemExit(worker.main([str(control.detach()), str(folder / "worker.json")]))
+
+
+def _until(app: socket.socket, decoder: FrameDecoder, kind: type) -> Iterator[object]:
+    """The messages up to the first one of a kind."""
+    while data := app.recv(1 << 16):
+        for message in decoder.feed(data):
+            yield message
+            if isinstance(message, kind):
+                return
+
+
+def test_ranks_of_the_worker_decode_for_the_app(tmp_path: Path) -> None:
+    config = WorkerConfig(
+        batch=1, tokens=40, variant="eager", device="cpu", model="tiny", context=8, tp=2,
+        trace_dir=str(tmp_path),
+    )  # fmt: skip
+    (tmp_path / "worker.json").write_bytes(msgspec.json.encode(config))
+    app, control = socket.socketpair()
+    app.settimeout(PATIENCE_S)
+    decoder = FrameDecoder(WorkerMessage)
+    with app, control, started_ranks(2, tmp_path, _work, tmp_path, control) as ranks:
+        heard = list(_until(app, decoder, TraceReady))
+        app.sendall(encode_frame(Quit()))
+        last = list(_until(app, decoder, Bye))
+        ended = [rank.ended() for rank in ranks]
+    assert [code for code, _ in ended] == [0, 0], ended
+    (hello,) = (message for message in heard if isinstance(message, Hello))
+    assert (hello.tp, hello.model) == (2, "tiny")
+    assert any(isinstance(message, Stats) and message.tokens for message in heard)
+    assert last[-1] == Bye("quit")
+    ready = heard[-1]
+    assert isinstance(ready, TraceReady)
+    assert ready.capture.tp == 2
+    assert Path(ready.path).name == "window-0001.rank0.json"
+    assert Path(ready.path).with_name("window-0001.rank1.json").exists()

@@ -21,6 +21,7 @@ from decodescope.variants.parallel.group import (
     group_of_this_process,
     require_gpus,
     require_size,
+    said_of_peers,
 )
 from decodescope.variants.parallel.place import Place, is_rank, place_of
 from decodescope.variants.parallel.ranks import Ranks
@@ -170,6 +171,13 @@ def test_fewer_gpus_than_ranks() -> None:
         require_gpus(place, 1, shared=False)
     require_gpus(place, 1, shared=True)
     require_gpus(place, 4, shared=False)
+
+
+def test_gpus_without_peer_access_are_named() -> None:
+    assert said_of_peers(4, lambda first, second: True) == ""
+    said = said_of_peers(3, lambda first, second: second != 2)
+    assert said.startswith("GPUs 0 and 2 and 1 more pairs have no access")
+    assert said.count("\n") == 1
 
 
 def test_another_number_of_ranks_than_asked_for() -> None:
