@@ -209,7 +209,9 @@ def _step_launches(variant: str, setup: Setup) -> float | None:
         dtype=DTYPE,
         device="cuda",
     )
-    return run_variant(config, None, setup.say).gpu_ops_per_step
+    report = run_variant(config, None, setup.say)
+    assert report is not None, "one rank reports"
+    return report.gpu_ops_per_step
 
 
 QWEN_BLOCK = Claim(
