@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 class WindowPlan:
     """The length of a window, in iterations of the target or else in milliseconds, and the `folder`
     for the files that the target writes. The door into a server calls `begin` just before it opens
-    the window: there a group waits for its last server."""
+    the window: there a group waits for its last server. In a process, the profiler runs
+    `added_warmup_s` longer before the window than it needs to start."""
 
     folder: Path
     duration_ms: int
     iterations: int | None = None
+    added_warmup_s: int = 0
     begin: Callable[[], None] = lambda: None
 
 

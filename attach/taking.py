@@ -12,14 +12,17 @@ from decodescope.analyzer.readers.byte_source import open_source
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 
-_MORE = 2
+# CUPTI of CUDA 12.6 Update 2 to 13.0 gives kernels invalid times, above all the first after the
+# start of the profiler, and libkineto drops them (PyTorch issue 192021). With a longer warm-up,
+# they may be others than those of the window.
+_ADDED_WARMUPS_S = (4, 9)
 _KERNELS = (b'"cat": "kernel"', b'"cat":"kernel"')
 _LAUNCHES = (b"LaunchKernel", b"GraphLaunch")
 
 
 def take_window(door: Door, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
-    """A window of `door`; one that lost its kernels is taken again, at most twice, since the next
-    one may have them.
+    """A window of `door`; one that lost its kernels is taken again, at most twice, with a longer
+    warm-up.
 
     Of all these windows, the first with the fewest traces without kernels is returned, and its
     `observer` is the cost of all. The traces of the others are removed if they are below
@@ -31,9 +34,12 @@ def take_window(door: Door, plan: WindowPlan, say: Callable[[str], None]) -> Cap
     windows = [door.window(plan, say)]
     lost = [_without_kernels(windows[0])]
     try:
-        while lost[-1] and len(windows) <= _MORE:
-            say(f"the window lost its kernels; taking it again ({len(windows)} of {_MORE})")
-            windows.append(door.window(plan, say))
+        for number, added_warmup_s in enumerate(_ADDED_WARMUPS_S, 1):
+            if not lost[-1]:
+                break
+            again = f"taking it again ({number} of {len(_ADDED_WARMUPS_S)})"
+            say(f"the window lost its kernels; {again}")
+            windows.append(door.window(replace(plan, added_warmup_s=added_warmup_s), say))
             lost.append(_without_kernels(windows[-1]))
     except DecodescopeError as error:
         say(f"no other window: {error}")

@@ -30,6 +30,7 @@ COMMANDS = {
     "timeline-repaint": "benchmarks.app.timeline_repaint",
     "live-overhead": "benchmarks.app.live_overhead",
     "attach-cost": "benchmarks.attach.attach_cost",
+    "attach-leaks": "benchmarks.attach.attach_leaks",
     "hardware-counters": "benchmarks.counters.hardware_counters",
     "gate-accuracy": "benchmarks.gate.gate_accuracy",
     "endings": "benchmarks.checks.endings.command",

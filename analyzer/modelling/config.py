@@ -163,6 +163,8 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     if "sliding" in kinds and fields.get(*WINDOW) is None:
         raise fields.error("layer_types has sliding_attention, but there is no sliding_window")
     experts = _experts(fields, family)
+    # Gemma 4: experts beside an MLP, with norms of their own.
+    beside = experts is not None and fields.flag("enable_moe_block")
     bias = fields.flag("attention_bias", "use_bias", "bias") or False
     gate = fields.flag("attn_output_gate")
     quantization = config.get("quantization_config") or fields.get("quantization_config")
@@ -187,7 +189,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         mlp_bias=fields.flag("mlp_bias", "use_bias") or False,
         gated=family.gated,
         qk_norm=_qk_norm(fields, family),
-        norms_per_layer=family.norms_per_layer,
+        norms_per_layer=family.norms_per_layer + (4 if beside else 0),
         norm_bias=family.norm_bias,
         sliding_window=fields.optional_count(*WINDOW) if "sliding" in kinds else None,
         attention_gate=family.attention_gate if gate is None else gate,
@@ -290,10 +292,17 @@ def _linear(fields: Fields) -> LinearAttention:
 
 def _experts(fields: Fields, family: Family) -> Experts | None:
     counts = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-    count = fields.optional_count(*counts, least=0) or 0
-    if count <= 1:
+    count, beside = fields.optional_count(*counts, least=0) or 0, fields.flag("enable_moe_block")
+    if count <= 1 or beside is False:
         return None
-    chosen = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
+    chosen = (
+        "num_experts_per_tok",
+        "experts_per_token",
+        "num_experts_per_token",
+        "top_k_experts",
+        "moe_topk",
+        "moe_k",
+    )
     per_token = fields.count(*chosen)
     if per_token > count:
         raise fields.error(
@@ -303,6 +312,8 @@ def _experts(fields: Fields, family: Family) -> Experts | None:
     shared = fields.optional_count(
         "shared_expert_intermediate_size", "shared_intermediate_size", least=0
     )
+    if beside:
+        shared = fields.count("intermediate_size")
     if shared is None:
         number = fields.optional_count("n_shared_experts", "num_shared_experts", least=0) or 0
         shared = number * width
@@ -313,7 +324,8 @@ def _experts(fields: Fields, family: Family) -> Experts | None:
         shared_intermediate=shared,
         shared_gate=family.shared_gate,
         bias=family.expert_bias,
-        router_bias=family.router_bias,
+        # Gemma 4 has a factor for each expert.
+        router_bias=family.router_bias or beside is True,
     )
 
 

@@ -21,6 +21,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.report import (
     CaptureInfo,
     Environment,
+    ExpertsBalance,
     LiveRates,
     SamplingSettings,
     Weights,
@@ -127,18 +128,6 @@ class Progress(Struct, frozen=True, tag="progress"):
 class State(Struct, frozen=True, tag="state"):
     state: WorkerState
     variant: str
-
-
-class ExpertsBalance(Struct, frozen=True):
-    """How evenly a mixture uses the `experts` of a layer.
-
-    Means over the layers: `distinct` experts that the tokens of a step choose, and the share of all
-    choices that the busiest one has.
-    """
-
-    experts: int
-    distinct: float
-    busiest_share: float
 
 
 class Stats(Struct, frozen=True, tag="stats"):

@@ -32,7 +32,7 @@ _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _SIDE_FILES = ("-wal", "-journal")
 # The bytes of the header that name the file's write and read mode.
 _MODES = slice(18, 20)
-_ROLLBACK_MODES, _WRITE_AHEAD_MODES = b"\x01\x01", b"\x02\x02"
+_WRITE_AHEAD_MODES = b"\x02\x02"
 Row = tuple[Any, ...]
 
 
@@ -99,8 +99,8 @@ class SqliteFile:
 
 @contextmanager
 def open_sqlite(source: ByteSource) -> Iterator[SqliteFile]:
-    """Open the file without ever writing to it; a pipe's or a compressed file's database is held in
-    memory.
+    """Open the file without ever writing to it. A database that comes packed or through a pipe is
+    first written to a temporary file, since SQLite must seek.
 
     Raises:
         TraceError: it is locked, cut short or damaged, also while it is read.
@@ -132,19 +132,19 @@ def _connect(source: ByteSource, stack: ExitStack) -> sqlite3.Connection:
         _refuse_cut_short(source, source.head, source.file.stat().st_size)
         if source.head[_MODES] != _WRITE_AHEAD_MODES:
             return _open(source.file)
-        try:
-            return _open_write_ahead(source.file, stack)
-        except OSError as error:
-            raise TraceError(
-                f"{source.path}: cannot be copied, which its log needs "
-                f"({error.strerror or error}); check its rights, and the space for temporary files"
-            ) from None
-    data = source.read_all("unpack it into a file and name that")
-    _refuse_cut_short(source, data[:_HEADER_BYTES], len(data))
-    return _in_memory(data)
+    try:
+        if source.file is None:
+            return _open_without_name(source)
+        return _open_write_ahead(source.file, stack)
+    except OSError as error:
+        raise TraceError(
+            f"{source.path}: cannot be copied, which SQLite needs of a pipe, a packed file and one "
+            f"with a log ({error.strerror or error}); check its rights, and the space for "
+            "temporary files"
+        ) from None
 
 
-def _refuse_cut_short(source: ByteSource, header: bytes | bytearray, size: int) -> None:
+def _refuse_cut_short(source: ByteSource, header: bytes, size: int) -> None:
     """Raise `TraceError` if the header counts more pages than there are; SQLite reads zeros for
     half pages."""
     if len(header) >= _HEADER_BYTES:
@@ -159,8 +159,7 @@ def _refuse_cut_short(source: ByteSource, header: bytes | bytearray, size: int) 
 def _open(file: Path) -> sqlite3.Connection:
     """Open with SQLite's locks if the folder allows them, else as a file that does not change,
     unless a side file shows that changes are in progress."""
-    location = f"file:{quote(os.fsencode(file.absolute()))}?mode=ro"
-    connection = _database(location)
+    connection = _database(_location(file))
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
@@ -168,7 +167,7 @@ def _open(file: Path) -> sqlite3.Connection:
         sides = (Path(f"{file}{side}") for side in _SIDE_FILES)
         if "locked" in str(error) or any(side.exists() and side.stat().st_size for side in sides):
             raise
-        connection = _database(location + "&immutable=1")
+        connection = _database(_immutable(file))
     return connection
 
 
@@ -181,21 +180,36 @@ def _open_write_ahead(file: Path, stack: ExitStack) -> sqlite3.Connection:
     """
     log = Path(f"{file}-wal")
     if not log.exists() or not log.stat().st_size:
-        return _database(f"file:{quote(os.fsencode(file.absolute()))}?mode=ro&immutable=1")
+        return _database(_immutable(file))
     copy = stack.enter_context(WorkFolder()) / "copy.sqlite"
     for name, source in ((copy, file), (Path(f"{copy}-wal"), log)):
         shutil.copyfile(source, name)
     return _database(f"file:{quote(os.fsencode(copy))}")
 
 
-def _in_memory(data: bytearray) -> sqlite3.Connection:
-    """The database that these bytes are. Nothing is written to a disk, so nothing can be left there
-    when a signal ends the program."""
-    connection = _database(":memory:")
-    # A file in write-ahead mode is complete without its log, but memory has no log.
-    data[_MODES] = _ROLLBACK_MODES
-    connection.deserialize(data)
-    return connection
+def _open_without_name(source: ByteSource) -> sqlite3.Connection:
+    """Open a copy of all bytes of `source`, which is unlinked at once: however the process ends,
+    nothing is left of it. A file in write-ahead mode is complete without its log.
+
+    Raises:
+        OSError: the copy cannot be written.
+    """
+    with WorkFolder() as folder:
+        copy = folder / "copy.sqlite"
+        with copy.open("wb") as file:
+            while piece := source.read():
+                file.write(piece)
+        _refuse_cut_short(source, source.head, copy.stat().st_size)
+        return _database(_immutable(copy))
+
+
+def _location(file: Path) -> str:
+    return f"file:{quote(os.fsencode(file.absolute()))}?mode=ro"
+
+
+def _immutable(file: Path) -> str:
+    """The location of a file that does not change: SQLite takes no lock and looks for no log."""
+    return f"{_location(file)}&immutable=1"
 
 
 def _database(location: str) -> sqlite3.Connection:

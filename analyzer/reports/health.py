@@ -25,6 +25,7 @@ from decodescope.analyzer.timing.launches import (
 from decodescope.analyzer.timing.step_kinds import alike_by, sharing_processes
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Trace
+from decodescope.analyzer.vocabulary.words import experts_words
 
 _HARMLESS = (
     "profiler_overhead",
@@ -38,6 +39,7 @@ _HARMLESS = (
     "unlike_steps",
     "coarse_timestamps",
     "interruptions",
+    "experts",
     "capture_not_used",
     "capture_tells_nothing",
 )
@@ -78,6 +80,7 @@ def health(
         *_identity_findings(trace),
         *trace.findings,
         *_findings(timeline, profiler_ratio, unlinked),
+        *_use_of_experts(trace),
     )
     if interruptions:
         findings += (Finding("interruptions", _interruptions(interruptions)),)
@@ -96,6 +99,13 @@ def health(
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
     return Health(status=status, unlinked_gpu_ops=unlinked, findings=findings)
+
+
+def _use_of_experts(trace: Trace) -> Iterator[Finding]:
+    capture = trace.capture
+    if capture is not None and capture.batch > 1 and capture.experts is not None:
+        words = experts_words(capture.experts)
+        yield Finding("experts", f"the step before the window used {words} of the choices")
 
 
 def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -> Iterator[Finding]:

@@ -57,6 +57,18 @@ class SamplingSettings(Struct, frozen=True):
     seed: int
 
 
+class ExpertsBalance(Struct, frozen=True):
+    """How evenly a mixture uses the `experts` of a layer.
+
+    Means over the layers: `distinct` experts that the tokens of a step choose, and the share of all
+    choices that the busiest one has.
+    """
+
+    experts: int
+    distinct: float
+    busiest_share: float
+
+
 class CaptureInfo(Struct, frozen=True):
     """A window that decodescope captured; stored inside the trace file.
 
@@ -66,7 +78,8 @@ class CaptureInfo(Struct, frozen=True):
     bandwidth of this GPU and `measured_peak_at` the day it was measured (ISO 8601),
     `kernel_floor_ns` the gap between kernels that were queued back to back, measured in this run;
     null if they were not measured. `flops_per_step` counts a multiply-add as two. `lead_steps`
-    were recorded before the first captured step, without a marker; readers skip them.
+    were recorded before the first captured step, without a marker; readers skip them. `experts`
+    is of the step before the window, null where its choices are not known.
     """
 
     device: str
@@ -87,6 +100,7 @@ class CaptureInfo(Struct, frozen=True):
     kernel_floor_ns: Int64 | None = None
     flops_per_step: Int64 | None = None
     lead_steps: Int64 = 0
+    experts: ExpertsBalance | None = None
 
 
 class LiveRates(Struct, frozen=True):

@@ -28,6 +28,10 @@ _NAME_MOTIFS = 8
 _MORE_OPS = 8
 _GROUP = re.compile(r"A(?:[^PGXNnA]*A)*")
 _NORM = re.compile(r"m?n|N")
+# Of whole norms one after another, the last is the next layer's.
+_LAST_NORM = re.compile(r"(?P<before>N*)(?:m?n|N)")
+# Behind experts, with a norm of its own or without.
+_MLP_BEHIND = re.compile(r"[^PGXA]*(?:G|P[^GXAnN]*g)[^GXAnN]*?P")
 # Gemma 4: behind the down product, a gate and a projection of the layer's own input.
 _OWN_INPUT = re.compile(r"[^PGXA]*P[^PNnA]*g[^PNnA]*P")
 # Scores, softmax and values as separate products; a router's softmax is followed by a selection.
@@ -92,14 +96,13 @@ def feed_forward(letters: str, start: int, end: int) -> tuple[int, int]:
     begin = norm.start() if norm and (gated < 0 or norm.start() < gated) else output + 1
     expert = letters.rfind("X", begin, end)
     if expert >= 0:
-        # An expert that all tokens share runs behind the others, or around them if gate, up and
+        # An MLP that all tokens share may run behind the experts, or around them if gate, up and
         # activation are one op; its down product is the last op.
+        if behind := _MLP_BEHIND.match(letters, expert + 1, end):
+            return begin, max(behind.end() - 1, _down(letters, expert + 1, end))
         norm = _NORM.search(letters, expert + 1, end)
-        limit = norm.start() if norm else end
-        product = letters.find("P", expert + 1, limit)
-        if product >= 0 and begin <= gated < expert:
-            return begin, product
-        return begin, max(expert, _down(letters, product, limit) if product >= 0 else -1)
+        product = letters.find("P", expert + 1, norm.start() if norm else end)
+        return begin, product if product >= 0 and begin <= gated < expert else expert
     if gated >= 0:
         return begin, letters.find("P", gated, end)
     return begin, _down(letters, begin, end)
@@ -143,9 +146,9 @@ def _layer_end(letters: str, after: int, until: int) -> int | None:
     residual = letters.rfind("+", last + 1, limit)
     if residual >= 0:
         return residual + 1
-    norm = _NORM.search(letters, last + 1, limit)
+    norm = _LAST_NORM.search(letters, last + 1, limit)
     if norm:
-        return norm.start()
+        return norm.end("before")
     tail = re.compile(r"[Sc]*").match(letters, last + 1, limit)
     return tail.end() if tail else last + 1
 

@@ -262,6 +262,10 @@ def _feed_forward(step: _Step, begin: int, last: int, end: int) -> None:
 
 def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
     products = step.places("P", begin, routing[0] + 1)
+    if (down := _dense_down(step, begin, products)) is not None:
+        # An MLP beside the experts (Gemma 4).
+        _feed_forward(step, begin, down, down + 1)
+        begin, products = down + 1, products[-1:]
     if products:
         normed = step.places("nN*+", begin, products[0])
         step.fill(begin, normed[-1] + 1 if normed else begin, "norm")
@@ -269,6 +273,7 @@ def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
     experts = [*step.places("z", routing[0], end), *step.places("X", begin, end)]
     experts.sort()
     first = experts[0] if experts else routing[-1] + 1
+    step.fill(begin, first, "norm", "N")
     step.fill(begin, first, "router")
     last = experts[-1] + 1 if experts else end
     letters = step.letters
@@ -277,6 +282,16 @@ def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
     step.fill(first, tail, "activation", "g")
     step.fill(first, tail, "experts")
     return tail
+
+
+def _dense_down(step: _Step, begin: int, products: list[int]) -> int | None:
+    """The down product of an MLP before the last of `products`, that of a router: it follows an
+    activation, and the router's norm follows it."""
+    activations = step.places("gG", begin, products[-1] if products else begin)
+    if not activations:
+        return None
+    down = min(place for place in products if place > activations[-1])
+    return down if step.places("nN", down, products[-1]) else None
 
 
 def _prologue(step: _Step, end: int) -> None:

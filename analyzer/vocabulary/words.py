@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import ObserverReport, Report
+from decodescope.analyzer.schema.report import ExpertsBalance, ObserverReport, Report
 from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -272,6 +272,11 @@ def layers_words(structure: StructureReport) -> str:
         f"after them, "
         f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
     )
+
+
+def experts_words(balance: ExpertsBalance) -> str:
+    distinct, busiest = number(round(balance.distinct, 1)), percent(balance.busiest_share)
+    return f"{distinct} of {balance.experts} experts a layer, the busiest {busiest} %"
 
 
 def cost_words(cost: StepCost) -> str:

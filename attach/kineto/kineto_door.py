@@ -4,6 +4,7 @@ import errno
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -84,7 +85,8 @@ class KinetoDoor(Door):
             InputError: `plan.folder` cannot be written to.
         """
         _require_running(self._required)
-        with self._work_folder() as folder, self._config_source() as source:
+        timing = replace(self._timing, lead_s=self._timing.lead_s + plan.added_warmup_s)
+        with self._work_folder() as folder, self._config_source(timing) as source:
             say(f"waiting for {self.target} to ask for a window, every 5 s")
             try:
                 return self._attempt(plan, folder / "window-1.json", source, say)
@@ -97,7 +99,11 @@ class KinetoDoor(Door):
         self, plan: WindowPlan, log_file: Path, source: ConfigSource, say: Callable[[str], None]
     ) -> CapturedWindow:
         config_at = partial(
-            WindowConfig, log_file, duration_ms=plan.duration_ms, iterations=plan.iterations
+            WindowConfig,
+            log_file,
+            duration_ms=plan.duration_ms,
+            iterations=plan.iterations,
+            added_warmup_s=plan.added_warmup_s,
         )
         delivery = source.deliver(
             [process.pid for process in self._processes],
@@ -139,10 +145,10 @@ class KinetoDoor(Door):
             "traces; free some"
         )
 
-    def _config_source(self) -> ConfigSource:
+    def _config_source(self, timing: Timing) -> ConfigSource:
         """A daemon of our own, or the dynolog that runs already."""
         try:
-            return OwnDaemon(self._address, self._timing)
+            return OwnDaemon(self._address, timing)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 reason = error.strerror or error
@@ -152,7 +158,7 @@ class KinetoDoor(Door):
                 ) from error
         try:
             jobs = {process.pid: _job(process) for process in self._processes}
-            return Dynolog(jobs, self._dynolog_port, self._timing)
+            return Dynolog(jobs, self._dynolog_port, timing)
         except DecodescopeError as error:
             raise MissingRequirement(
                 "the socket of libkineto's daemon is taken, by dynolog or another decodescope "

@@ -44,11 +44,12 @@ class WindowConfig:
     start_ms: int
     duration_ms: int
     iterations: int | None = None
+    added_warmup_s: int = 0
 
     def text(self) -> str:
         lines = {
             "ACTIVITIES_LOG_FILE": self.log_file,
-            "ACTIVITIES_WARMUP_PERIOD_SECS": WARMUP_S,
+            "ACTIVITIES_WARMUP_PERIOD_SECS": WARMUP_S + self.added_warmup_s,
             "ACTIVITIES_DURATION_MSECS": self.duration_ms,
             "PROFILE_START_TIME": self.start_ms,
             "PROFILE_REPORT_INPUT_SHAPES": "false",

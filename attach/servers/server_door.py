@@ -142,9 +142,10 @@ class ServerDoor(Door):
         self, endpoint: ProfileEndpoint, plan: WindowPlan, say: Callable[[str], None]
     ) -> CapturedWindow:
         self._require_end_of_last()
-        folder = self._folder(endpoint, plan)
         say("measures tokens/s before the window")
         before = self._observed()
+        # Meanwhile vLLM says where its traces go, which takes it seconds the first time.
+        folder = self._folder(endpoint, plan)
         plan.begin()
         steps = plan.iterations or _steps_in(plan.duration_ms / 1000, before)
         if plan.iterations is None and not endpoint.ends_itself:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import rich_click as click
 
+from benchmarks.attach.held import resident_bytes
 from benchmarks.harness.records import RESULTS, ROOT, write_record
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.errors import DecodescopeError
@@ -85,11 +86,6 @@ def decode_loop(
             yield process.pid, clock
         finally:
             process.kill()
-
-
-def resident_bytes(pid: int) -> int:
-    """The resident memory of a process (Linux)."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def quiet_tokens_per_s(clock: TokenClock) -> float:

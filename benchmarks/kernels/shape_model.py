@@ -2,8 +2,8 @@
 
 import torch
 
-from decodescope.variants.model.checkpoint import broken_checkpoint, holds_quantized, stored_tensors
-from decodescope.variants.model.loading import find_files
+from decodescope.variants.model.checkpoint import broken_checkpoint, holds_quantized
+from decodescope.variants.model.loading import find_files, local_tensors
 from decodescope.variants.model.quantized_loading import find_quantized
 from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.random_weights import build_random
@@ -20,7 +20,7 @@ def shape_model(
     """The parts of `source` as `spec` stores them, on the meta device; fetches only config.json of
     a hub model.
 
-    Of a folder, the 8-bit matrices of its weights are such here as well.
+    Of a folder or file, its matrices of 8 and 4 bits are such here as well.
 
     Raises:
         ModelError: files that are unreadable, or of a model the fused kernels cannot run.
@@ -31,8 +31,8 @@ def shape_model(
     require_support(source.name, fields, batch, device, spec)
     with broken_checkpoint(source.name):
         model = build_random(fields, "meta", dtype)
-    if source.folder is not None:
-        tensors = stored_tensors(source.folder)
+    if source.is_local:
+        tensors = local_tensors(source, model)
         if holds_quantized(fields, tensors):
             find_quantized(source.name, fields, model, tensors)
     if (quantization := quantization_of(spec)) is not None:

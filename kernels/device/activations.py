@@ -7,7 +7,7 @@ import triton.language as tl
 @triton.jit
 def gated(gate, up, GELU: tl.constexpr, ALPHA: tl.constexpr = 1.0, LIMIT: tl.constexpr = None):
     """activation(gate) * up: of SiLU, or of GELU's approximation by tanh; or with LIMIT as
-    `host.experts.ClampedGate` says.
+    `host.activation.ClampedGate` says.
 
     0.5 (1 + tanh(y)) is the sigmoid of 2 y; GELU has y = sqrt(2 / pi) (x + 0.044715 x^3).
     """

@@ -4,16 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.activation import AnyActivation
 from decodescope.kernels.host.weights import WeightMatrix
-
-
-@dataclass(frozen=True, slots=True)
-class ClampedGate:
-    """(up + 1) * gate * sigmoid(alpha * gate), where gate is at most `limit` and up between
-    -`limit` and `limit`."""
-
-    alpha: float
-    limit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +14,11 @@ class Experts:
 
     `router` has a row for each expert. `gate_up` holds the matrices of all experts one after
     another, in each the gate rows first, or if `interleaved` a gate and its up row in turn, and
-    `down` likewise. `clamped` says how they are joined; None: silu(gate) * up. A token's weights
-    are `factor` times the softmax of all its router logits, divided by the sum of the chosen ones
-    if `normalized`, which is the softmax of the chosen ones. With a `correction` float32 [experts]
-    they are those of the sigmoids in place of the softmax, and the experts are chosen whose sigmoid
-    + correction is largest.
+    `down` likewise. `activation` joins gate and up. A token's weights are `factor` times the
+    softmax of all its router logits, divided by the sum of the chosen ones if `normalized`, which
+    is the softmax of the chosen ones. With a `correction` float32 [experts] they are those of the
+    sigmoids in place of the softmax, and the experts are chosen whose sigmoid + correction is
+    largest.
 
     Raises:
         ValueError: matrices whose sizes contradict each other; more chosen than there are; sigmoids
@@ -39,7 +31,7 @@ class Experts:
     chosen: int
     normalized: bool
     interleaved: bool = False
-    clamped: ClampedGate | None = None
+    activation: AnyActivation = "silu"
     correction: torch.Tensor | None = None
     factor: float = 1.0
 

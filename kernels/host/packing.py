@@ -22,7 +22,7 @@ AWQ, Lin et al. (arXiv 2306.00978).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -77,7 +77,8 @@ class PackedFormat:
         return _E2M1 if self.e2m1 else _INT4
 
     def __str__(self) -> str:
-        return self.name
+        named = PACKED_FORMATS[self.name].group == self.group
+        return self.name if named else f"{self.name} in groups of {self.group or 'a row'}"
 
 
 PACKED_FORMATS: Mapping[PackedName, PackedFormat] = {
@@ -131,6 +132,18 @@ class Packing:
     @property
     def layout(self) -> Layout:
         return self.width, self.format.scales, self.group
+
+
+def integer_packing(columns: int, group: int, zeros: bool) -> Packing | None:
+    """That of integers in groups of so many columns (0: a row), with zero points of their own if
+    `zeros`; None if the kernels read no such groups."""
+    group = 0 if group >= columns else group
+    if group % CHUNK:
+        return None
+    scales: Scales = "fp16_zero" if zeros else "fp16"
+    alike = [each for each in PACKED_FORMATS.values() if each.scales == scales]
+    named = (each for each in alike if each.group == group)
+    return Packing(next(named, replace(alike[0], group=group)), columns)
 
 
 def packing_of(format: str, columns: int) -> Packing | None:

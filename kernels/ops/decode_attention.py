@@ -372,8 +372,7 @@ class DecodeAttention(KernelOperation):
     def inputs(self, position: int) -> Tensors:
         rows = slice(position + 1 - self.visible(position), position + 1)
         caches = self.k_cache[:, :, rows], self.v_cache[:, :, rows]
-        sinks = () if self.sinks is None else (self.sinks,)
-        return self.q, *caches, *(self.scales or ()), *sinks
+        return self.q, *caches, *(self.scales or ()), *self.weights
 
     @property
     def weights(self) -> Tensors:

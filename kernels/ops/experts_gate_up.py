@@ -1,5 +1,5 @@
-"""out[s] = silu(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x); or as
-`ClampedGate` says; or G_e n and U_e n as they are.
+"""out[s] = activation(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x); or
+G_e n and U_e n as they are.
 
 Bytes moved: G and U of the used experts once, x, the norm's weight and the router's logits once,
 out once. The choice of the experts needs no launch: every program finds its own among the logits.
@@ -21,6 +21,7 @@ from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
 from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
+from decodescope.kernels.host.activation import activation_options
 from decodescope.kernels.host.checks import check_apart, check_floats, check_output
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, Tensors, launch
@@ -84,7 +85,7 @@ def experts_gate_up_reference(
 ) -> torch.Tensor:
     """Gate and up as `experts_pairs_reference`, joined by the activation."""
     gate, up = experts_pairs_reference(x, norm, experts, logits)
-    return swiglu_reference(gate, up, experts.clamped or "silu")
+    return swiglu_reference(gate, up, experts.activation)
 
 
 @triton.jit
@@ -106,9 +107,19 @@ def _program_units(
 
 
 @triton.jit
-def _store_pairs(out_ptr, up_ptr, places, gate, up, mask, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
+def _store_pairs(
+    out_ptr,
+    up_ptr,
+    places,
+    gate,
+    up,
+    mask,
+    GELU: tl.constexpr,
+    ALPHA: tl.constexpr,
+    LIMIT: tl.constexpr,
+):
     if up_ptr is None:
-        gate = gated(gate, up, False, ALPHA, LIMIT)
+        gate = gated(gate, up, GELU, ALPHA, LIMIT)
     else:
         tl.store(up_ptr + places, rounded(up, up_ptr.dtype.element_ty), mask=mask)
     tl.store(out_ptr + places, rounded(gate, out_ptr.dtype.element_ty), mask=mask)
@@ -129,6 +140,7 @@ def _experts_gate_up_kernel(
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
     INTERLEAVED: tl.constexpr,
+    GELU: tl.constexpr,
     ALPHA: tl.constexpr,
     LIMIT: tl.constexpr,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
@@ -160,7 +172,7 @@ def _experts_gate_up_kernel(
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
-    _store_pairs(out_ptr, up_ptr, slot * I + units, gate, up, units < I, ALPHA, LIMIT)
+    _store_pairs(out_ptr, up_ptr, slot * I + units, gate, up, units < I, GELU, ALPHA, LIMIT)
 
 
 @triton.jit
@@ -178,6 +190,7 @@ def _experts_gate_up_batched_kernel(
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
     INTERLEAVED: tl.constexpr,
+    GELU: tl.constexpr,
     ALPHA: tl.constexpr,
     LIMIT: tl.constexpr,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
@@ -212,12 +225,12 @@ def _experts_gate_up_batched_kernel(
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
         places = (token * CHOSEN + slots)[None, :] * I + units
         mask = (units < I) & used[None, :]
-        _store_pairs(out_ptr, up_ptr, places, gate, up, mask, ALPHA, LIMIT)
+        _store_pairs(out_ptr, up_ptr, places, gate, up, mask, GELU, ALPHA, LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertsGateUp(NormedProduct):
-    """out[b, s, i] = silu(G_e[i] . n[b]) * (U_e[i] . n[b]), or as `experts.clamped` says, e the
+    """out[b, s, i] = activation(G_e[i] . n[b]) * (U_e[i] . n[b]) as `Experts` says, e the
     expert of b with the s-th largest of `logits`, n = RMSNorm(x), or x where `norm` is None. With
     `up` they stay apart: out is G_e[i] . n[b] and up[b, s, i] the other.
 
@@ -243,7 +256,6 @@ class ExpertsGateUp(NormedProduct):
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, out, tile = self.x, self.experts, self.out, self.tile
-        clamped = experts.clamped
         batch = self.checked_batch(experts.gate_up)
         check_floats("logits", self.logits, (batch, experts.count), x.device)
         for name, written in zip(("out", "up"), self.outputs(0), strict=False):
@@ -270,8 +282,7 @@ class ExpertsGateUp(NormedProduct):
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
             INTERLEAVED=experts.interleaved,
-            ALPHA=clamped.alpha if clamped else 1.0,
-            LIMIT=clamped.limit if clamped else None,
+            **activation_options(experts.activation),
             I=experts.intermediate,
             **product_options(x, experts.gate_up, tile, pdl),
         )

@@ -15,13 +15,14 @@ from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
+from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.checks import check_apart, check_output
 from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear_reference
-from decodescope.kernels.ops.swiglu import Activation, swiglu_reference
+from decodescope.kernels.ops.swiglu import swiglu_reference
 
 
 def norm_gate_up_reference(

@@ -7,7 +7,6 @@ Source: Shazeer, GLU Variants Improve Transformer (arXiv 2002.05202).
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import triton
@@ -15,18 +14,16 @@ import triton.language as tl
 
 from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.host.activation import AnyActivation, ClampedGate, activation_options
 from decodescope.kernels.host.checks import check_float, check_tensor
-from decodescope.kernels.host.experts import ClampedGate
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
-
-Activation = Literal["silu", "gelu_tanh"]
 
 BLOCK = 1024
 NUM_WARPS = 4
 
 
 def swiglu_reference(
-    gate: torch.Tensor, up: torch.Tensor, activation: Activation | ClampedGate = "silu"
+    gate: torch.Tensor, up: torch.Tensor, activation: AnyActivation = "silu"
 ) -> torch.Tensor:
     """activation(gate) * up in float64, silu(g) = g / (1 + exp(-g)), or as `ClampedGate` says; any
     one shape."""
@@ -78,11 +75,10 @@ class Swiglu(KernelOperation):
     gate: torch.Tensor
     up: torch.Tensor
     out: torch.Tensor
-    activation: Activation | ClampedGate = "silu"
+    activation: AnyActivation = "silu"
 
     def launch(self, pdl: bool = False) -> Launch:
         gate, up = self.gate, self.up
-        clamped = self.activation if isinstance(self.activation, ClampedGate) else None
         if gate.dim() != 2:
             raise ValueError(f"gate {list(gate.shape)}: must be [rows, features]")
         rows, features = int(gate.shape[0]), int(gate.shape[1])
@@ -102,9 +98,7 @@ class Swiglu(KernelOperation):
             up.stride(0),
             self.out.stride(0),
             BLOCK=BLOCK,
-            GELU=self.activation == "gelu_tanh",
-            ALPHA=clamped.alpha if clamped else 1.0,
-            LIMIT=clamped.limit if clamped else None,
+            **activation_options(self.activation),
             PDL=pdl,
             num_warps=NUM_WARPS,
         )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
 
@@ -94,9 +95,23 @@ def test_a_window_of_one_process(socket_folder: str, trace_folder: Path, plan: W
     assert door.target.startswith(f"process {running[0].pid} (python")
     assert len(stages) == 2
     assert config["ACTIVITIES_DURATION_MSECS"] == "50"
+    assert config["ACTIVITIES_WARMUP_PERIOD_SECS"] == "1"
     assert began_ms < int(config["PROFILE_START_TIME"]) < time.time() * 1000
     assert config["PROFILE_WITH_STACK"] == config["PROFILE_REPORT_INPUT_SHAPES"] == "false"
     assert not {"TEARDOWN_CUPTI", "ACTIVITIES_ITERATIONS", "PROFILE_START_ITERATION"} & set(config)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_longer_warm_up_begins_as_early_and_the_window_later(
+    socket_folder: str, trace_folder: Path, plan: WindowPlan
+) -> None:
+    with door_to(socket_folder, "traces", trace_folder=trace_folder) as (door, running):
+        began_ms = time.time() * 1000
+        door.window(replace(plan, added_warmup_s=1), silent)
+        assert running[0].stdout is not None
+        config = json.loads(running[0].stdout.readline())
+    assert config["ACTIVITIES_WARMUP_PERIOD_SECS"] == "2"
+    assert began_ms + 1000 * (QUICK.lead_s + 1) <= int(config["PROFILE_START_TIME"])
 
 
 @pytest.mark.usefixtures("nothing_left")

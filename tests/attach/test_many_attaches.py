@@ -3,14 +3,13 @@
 import gc
 import os
 import shutil
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Self
 
 import pytest
 
+from benchmarks.attach.held import Held
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
 from decodescope.attach.kineto.processes import job_processes
@@ -22,25 +21,6 @@ ATTACHES, EVERY = 1000, 100
 # An allocator takes memory in steps of megabytes, now and then; what leaks grows all the time. A
 # kilobyte an attach would be as much as its trace.
 MAX_USUAL_GROWTH_BYTES = EVERY << 10
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a process holds."""
-
-    descriptors: frozenset[str]
-    threads: int
-    resident_bytes: int
-
-    @classmethod
-    def by(cls, pid: int) -> Self:
-        proc = Path("/proc", str(pid))
-        pages = int((proc / "statm").read_text().split()[1])
-        return cls(
-            frozenset(os.listdir(proc / "fd")),
-            len(os.listdir(proc / "task")),
-            pages * os.sysconf("SC_PAGESIZE"),
-        )
 
 
 @pytest.mark.engines

@@ -26,6 +26,7 @@ class LosingDoor(ScriptedDoor):
     has_kernels: Sequence[str] = ("k",)
     fails: BaseException | None = None
     said: list[str] = field(default_factory=list)
+    warmups_s: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,6 +39,7 @@ class LosingDoor(ScriptedDoor):
         return paths
 
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
+        self.warmups_s.append(plan.added_warmup_s)
         if self.taken and self.fails is not None:
             raise self.fails
         window, slower = super().window(plan, say), 10.0 * (self.taken - 1)
@@ -64,6 +66,7 @@ def test_it_is_taken_again_and_its_trace_removed(tmp_path: Path) -> None:
     assert [line for line in door.said if "lost" in line] == [
         f"the window lost its kernels; taking it again ({number} of 2)" for number in (1, 2)
     ]
+    assert door.warmups_s == [0, 4, 9]
     observer = window.observer
     measured = (observer.before_tokens_per_s, observer.during_tokens_per_s)
     assert (*measured, observer.after_tokens_per_s, observer.windows) == (1000, 590, 880, 3)

@@ -103,6 +103,15 @@ def test_a_trace_never_replaces_a_file_of_the_model(decodescope: Command, tmp_pa
     assert unchanged(folder) == before
 
 
+def test_a_gguf_file_is_not_overwritten(decodescope: Command, tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF")
+    done = decodescope("run", "--model", str(model), "--device", "cpu", "--trace", str(model))
+    assert done.code == 2
+    assert f"is the input {model}" in done.only_line
+    assert model.read_bytes() == b"GGUF"
+
+
 @pytest.mark.parametrize("output", ["-", "/dev/stdout", "/dev/fd/1"])
 @pytest.mark.parametrize("target", ["csv", "chrome", "html"])
 def test_standard_output_gets_the_file_and_nothing_else(

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import random
+import socket
 import sys
 
 from tests.fuzzing.case import ODD_NUMBERS, ODD_TEXTS, Case
 from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes
-from tests.helpers.app.serving import free_port
 from tests.helpers.processes import children
 
 _KINDS = ("stdin", "resize", "ping", "blur", "focus", "quit", "meta", "")
@@ -53,26 +53,27 @@ async def _talk(frames: tuple[tuple[bool, bytes], ...]) -> None:
 
     from decodescope.cli.app_server import HOST, AppServer
 
-    server = AppServer([sys.executable, "-S", "-c", _APP], port := free_port())
+    listening = socket.create_server((HOST, 0))
+    server = AppServer([sys.executable, "-S", "-c", _APP], port := listening.getsockname()[1])
     root, runner = f"http://{HOST}:{port}", web.AppRunner(server.application())
     await runner.setup()
-    await web.TCPSite(runner, HOST, port).start()
+    await web.SockSite(runner, listening).start()
     try:
         jar = aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(cookie_jar=jar) as client, asyncio.timeout(_PATIENCE_S):
             async with client.get(f"{root}/?token={server.guard.token}") as answer:
                 assert answer.status == 200
-            socket = await client.ws_connect(f"{root}/ws")
+            page = await client.ws_connect(f"{root}/ws")
             for is_text, data in frames:
-                if socket.closed:
+                if page.closed:
                     break
                 kind = aiohttp.WSMsgType.TEXT if is_text else aiohttp.WSMsgType.BINARY
                 try:
-                    await socket.send_frame(data, kind)
+                    await page.send_frame(data, kind)
                 except aiohttp.ClientConnectionError:
                     break
             # The answer to the last one, or the end: either shows that the server still reads.
-            await socket.close()
+            await page.close()
     finally:
         await runner.cleanup()
         async with asyncio.timeout(_PATIENCE_S):

@@ -19,14 +19,12 @@ from decodescope.analyzer.readers.trace_entry import (
 )
 from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.damage import damage_bytes
-from tests.fuzzing.planted import planted_case
+from tests.fuzzing.planted import whole_case
 
 
 def cache_case(rng: random.Random) -> Case:
     """A whole trace, whose figures must be the planted ones, or what shows or clears the cache."""
-    case = planted_case(rng)
-    while not case.is_planted:
-        case = planted_case(rng)
+    case = whole_case(rng)
     ((name, data),) = case.files.items()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)

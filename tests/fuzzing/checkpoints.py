@@ -11,6 +11,9 @@ from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_json
 
 _LIST = "model.safetensors.index.json"
 _WEIGHTS = "model.safetensors"
+_GGUF = "model.gguf"
+# Those with any number of columns.
+_LAYOUTS = ("GPTQ v2, channels", "AWQ", "compressed-tensors, channels with zero points")
 _WORDS = (
     "llama", "mamba", "bert", "float16", "F8_E4M3", "F8_E5M2", "I8", "U8", "F16", "F8_E8M0",
     "fp8", "gptq", "modelopt", "group", "tensor", "int", "float",
@@ -68,6 +71,37 @@ def _quantized(layout: str) -> dict[str, bytes]:
     return files | {_LIST: _index(files[_WEIGHTS])}
 
 
+@cache
+def _packed(layout: str) -> dict[str, bytes]:
+    """The same with matrices of 4 bits."""
+    import numpy as np
+    from safetensors.torch import load, save
+
+    from tests.variants.model.grouped_checkpoints import LAYOUTS, drawn
+
+    tensors = load(whole_checkpoint()[_WEIGHTS])
+    generator = np.random.default_rng(0)
+    for name in [name for name in tensors if name.endswith("proj.weight")]:
+        rows, columns = tensors.pop(name).shape
+        stored, _ = LAYOUTS[layout].pack(drawn(rows, columns, LAYOUTS[layout], generator))
+        key = name.rpartition(".")[0]
+        tensors |= {f"{key}.{end}": value.contiguous() for end, value in stored.items()}
+    fields = {"quantization_config": LAYOUTS[layout].config}
+    config = json.dumps(json.loads(whole_checkpoint()["config.json"]) | fields).encode()
+    files = whole_checkpoint() | {_WEIGHTS: save(tensors), "config.json": config}
+    return files | {_LIST: _index(files[_WEIGHTS])}
+
+
+@cache
+def _gguf() -> bytes:
+    """A GGUF file."""
+    from tests.variants.model.gguf_checkpoints import MIXES, save_gguf
+
+    with tempfile.TemporaryDirectory() as name:
+        save_gguf(Path(name) / _GGUF, MIXES["Q4_0"])
+        return (Path(name) / _GGUF).read_bytes()
+
+
 def _index(weights: bytes) -> bytes:
     names = [name for name in _header(weights) if name != "__metadata__"]
     return json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, _WEIGHTS)}).encode()
@@ -84,8 +118,15 @@ def _header_bytes(weights: bytes) -> int:
 
 def checkpoint_case(rng: random.Random) -> Case:
     """`run` of a checkpoint, quantized or not, with one or two damaged files."""
-    layout = rng.choice(("int8", "fp8", "whole", "none", "none", "none"))
-    files = dict(whole_checkpoint() if layout == "none" else _quantized(layout))
+    layout = rng.choice(("int8", "fp8", "whole", "none", "none", "none", *_LAYOUTS, _GGUF))
+    if layout == _GGUF:
+        data = damage_bytes(_gguf(), rng) if rng.random() < 0.9 else _gguf()
+        arguments = ("run", "--model", _GGUF, "--device", "cpu", "--tokens", "2", "--json")
+        return Case((*arguments, "--prompt-ids", "1,2"), {_GGUF: data})
+    if layout == "none":
+        files = dict(whole_checkpoint())
+    else:
+        files = dict(_packed(layout) if layout in _LAYOUTS else _quantized(layout))
     if rng.random() < 0.7:
         del files[_LIST]
     names = rng.choices((*files, "config.json", "config.json"), k=rng.choice((0, 1, 1, 1, 2)))

@@ -1,14 +1,17 @@
 """The fuzzer's command line, its summary and its record."""
 
 import argparse
-import itertools
+import importlib
 import os
+import pkgutil
 import random
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import decodescope
 from tests.fuzzing.case import Case
 from tests.fuzzing.corpus import corpus, keep
 from tests.fuzzing.kinds import KINDS, case_of
@@ -17,8 +20,7 @@ from tests.fuzzing.record import Record
 from tests.fuzzing.workers import Result, run_all
 
 _SHOWN_PROBLEMS = 40
-# For each job: a new worker imports for a second what cases need.
-_CASES_A_RECORD = 500
+_RECORD_EACH_S = 10.0
 
 
 def main() -> int:
@@ -38,39 +40,40 @@ def main() -> int:
         return _repeat(arguments.seed, arguments.case)
     record = Record.read(arguments.record, arguments.seed, arguments.only, arguments.resume)
     _make_ready()
-    reported = 0
     left = arguments.cases
     if not record.cases:
         left -= len(corpus())
-        record.add(list(run_all(arguments.seed, list(range(-len(corpus()), 0)), 1)), 0.0)
-    while left > 0:
-        numbers = list(
-            itertools.islice(record.numbers(), min(left, _CASES_A_RECORD * arguments.jobs))
-        )
-        left -= len(numbers)
-        began, results = time.monotonic(), []
-        for result in run_all(arguments.seed, numbers, arguments.jobs):
-            results.append(result)
-            if result.problem:
-                reported += 1
-                _report(arguments.seed, result, reported)
-        record.next = numbers[-1] + 1
-        record.add(results, time.monotonic() - began)
-        if arguments.record is not None:
-            record.write(arguments.record)
+        record.add(list(run_all(arguments.seed, range(-len(corpus()), 0), 1)), 0.0)
+    _run(record, record.numbers(max(left, 0)), arguments.jobs, arguments.record)
     for kind, counts in record.kinds.items():
         sys.stderr.write(f"{kind}: {counts}\n")
     sys.stderr.write(f"{record.cases} cases in {record.seconds:.0f} s, {record.failed} failed\n")
     return 1 if record.failed else 0
 
 
+def _run(record: Record, numbers: Sequence[int], jobs: int, path: Path | None) -> None:
+    """Run the cases, and write the record now and then: a run that is killed loses little."""
+    began, results, failures = time.monotonic(), list[Result](), 0
+    for result in run_all(record.seed, numbers, jobs):
+        results.append(result)
+        if result.problem:
+            failures += 1
+            _report(record.seed, result, failures)
+        seconds = time.monotonic() - began
+        if seconds > _RECORD_EACH_S or result.number == numbers[-1]:
+            record.next = result.number + 1
+            record.add(results, seconds)
+            began, results = began + seconds, []
+            if path is not None:
+                record.write(path)
+
+
 def _make_ready() -> None:
     """Import everything and make the whole files once, before workers are forked."""
     import torch
 
-    import decodescope.cli.app_server
-    import decodescope.tui.app  # noqa: F401
-
+    for module in pkgutil.walk_packages(decodescope.__path__, "decodescope."):
+        importlib.import_module(module.name)
     torch.set_num_threads(1)
     for make in KINDS.values():
         for number in range(3):

@@ -7,7 +7,7 @@ import msgspec
 from decodescope.analyzer.schema.gate_report import BASELINE_VERSION, Baseline, Sample, Subject
 from tests.fuzzing.case import ODD_NUMBERS, ODD_TEXTS, Case
 from tests.fuzzing.damage import as_json, damage_bytes, damage_json
-from tests.fuzzing.planted import planted_case
+from tests.fuzzing.planted import planted_trace
 from tests.fuzzing.traces import window
 
 _FOLDER = "kept"
@@ -33,10 +33,7 @@ def gate_case(rng: random.Random) -> Case:
 
 
 def _trace(rng: random.Random) -> bytes:
-    if rng.random() < 0.2:
-        return as_json(window(rng), rng)
-    data, *_ = planted_case(rng).files.values()
-    return data
+    return as_json(window(rng), rng) if rng.random() < 0.2 else planted_trace(rng)
 
 
 def _limit(rng: random.Random) -> str:

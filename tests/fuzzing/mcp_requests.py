@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fuzzing.case import ODD_TEXTS, Case
 from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_json
-from tests.fuzzing.planted import planted_case
+from tests.fuzzing.planted import planted_trace
 from tests.fuzzing.traces import window
 
 _KEPT = "kept"
@@ -72,7 +72,7 @@ def mcp_case(rng: random.Random) -> Case:
 def _trace(rng: random.Random) -> bytes:
     if rng.random() < 0.5:
         return as_json(window(rng), rng)
-    data, *_ = planted_case(rng).files.values()
+    data = planted_trace(rng)
     return damage_json(data, rng) if rng.random() < 0.2 else data
 
 

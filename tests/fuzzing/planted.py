@@ -15,16 +15,27 @@ _RANDOM_SHARE, _DAMAGED_SHARE = 0.6, 0.4
 
 def planted_case(rng: random.Random) -> Case:
     """One trace of a situation, or of a plan that none names."""
-    made = _situation(rng)
-    (data, *_) = made.traces
     if rng.random() < _DAMAGED_SHARE:
-        (other, *_) = _situation(rng).traces
-        damaged, beside = (damage_events(json.loads(one), rng) for one in (data, other))
-        return trace_case(rng, "trace.json", damaged, beside)
-    truth = made.truths[0]
+        return trace_case(rng, "trace.json", _damaged(rng), lambda: _damaged(rng))
+    return whole_case(rng)
+
+
+def whole_case(rng: random.Random) -> Case:
+    """A trace without damage, whose figures must be the planted ones."""
+    made = _situation(rng)
     model = () if made.model is None else ("--model", made.model)
     arguments = ("analyze", "trace.json", "--json", *model)
-    return Case(arguments, {"trace.json": data}, is_planted=True, step_ns=truth.step_ns)
+    step_ns = made.truths[0].step_ns
+    return Case(arguments, {"trace.json": made.traces[0]}, is_planted=True, step_ns=step_ns)
+
+
+def planted_trace(rng: random.Random) -> bytes:
+    """The trace of such a case, damaged as often."""
+    return _damaged(rng) if rng.random() < _DAMAGED_SHARE else _situation(rng).traces[0]
+
+
+def _damaged(rng: random.Random) -> bytes:
+    return damage_events(json.loads(_situation(rng).traces[0]), rng)
 
 
 def _situation(rng: random.Random) -> Situation:

@@ -5,7 +5,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,13 @@ class Record:
         record.runs.append({"commit": _commit(), "cases": 0, "seconds": 0.0})
         return record
 
-    def numbers(self) -> Iterator[int]:
-        """The cases that come next."""
+    def numbers(self, count: int) -> Sequence[int]:
+        """The next `count` cases."""
+        if self.only is None:
+            return range(self.next, self.next + count)
         numbers = itertools.count(self.next)
-        return (number for number in numbers if self.only in (None, kind_of(self.seed, number)))
+        chosen = (number for number in numbers if kind_of(self.seed, number) == self.only)
+        return list(itertools.islice(chosen, count))
 
     def add(self, results: Sequence[Result], seconds: float) -> None:
         empty = {"cases": 0, "exit_codes": {}, "failed": 0, "seconds": 0.0, "slowest_s": 0.0}
@@ -61,7 +64,7 @@ class Record:
             codes[code] = codes.get(code, 0) + 1
             counts["cases"] += 1
             counts["failed"] += bool(result.problem)
-            counts["seconds"] = round(counts["seconds"] + result.seconds, 2)
+            counts["seconds"] = round(counts["seconds"] + result.seconds, 6)
             counts["slowest_s"] = max(counts["slowest_s"], round(result.seconds, 2))
         failures = [result.number for result in results if result.problem]
         self.failures += failures

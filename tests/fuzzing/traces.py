@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -64,12 +65,12 @@ def window(rng: random.Random) -> Document:
 
 def event_case(rng: random.Random) -> Case:
     """Events of odd order and values; some traces are whole."""
-    data = []
-    for _ in range(2):
-        document = window(rng)
-        whole = rng.random() < 0.15
-        data.append(as_json(document, rng) if whole else damage_events(document, rng))
-    return trace_case(rng, "trace.json", *data)
+    return trace_case(rng, "trace.json", _events(rng), lambda: _events(rng))
+
+
+def _events(rng: random.Random) -> bytes:
+    document = window(rng)
+    return as_json(document, rng) if rng.random() < 0.15 else damage_events(document, rng)
 
 
 def byte_case(rng: random.Random) -> Case:
@@ -81,7 +82,7 @@ def byte_case(rng: random.Random) -> Case:
     name = "trace.json"
     if rng.random() < 0.2:
         data, name = gzip.compress(data, 1, mtime=0), rng.choice(("trace.json.gz", name))
-    return trace_case(rng, name, damage_bytes(data, rng), as_json(document, rng))
+    return trace_case(rng, name, damage_bytes(data, rng), lambda: as_json(document, rng))
 
 
 def rocprof_case(rng: random.Random) -> Case:
@@ -105,8 +106,10 @@ def rocprof_case(rng: random.Random) -> Case:
     return trace_case(rng, "results.json", data)
 
 
-def trace_case(rng: random.Random, name: str, data: bytes, other: bytes | None = None) -> Case:
-    """A command that reads the trace `data`, and perhaps `other` as a second one."""
+def trace_case(
+    rng: random.Random, name: str, data: bytes, other: Callable[[], bytes] | None = None
+) -> Case:
+    """A command that reads the trace `data`; where it reads two, also what `other` makes."""
     files = {name: data}
     command = weighted(rng, _COMMANDS)
     by: tuple[str, ...] = ()
@@ -115,7 +118,7 @@ def trace_case(rng: random.Random, name: str, data: bytes, other: bytes | None =
     elif command == "table":
         by = rng.choice(((), ("--show", "all"), ("--show", "gaps,ranges")))
     if command in ("diff", "ranks"):
-        files["other.json"] = data if other is None else other
+        files["other.json"] = data if other is None else other()
         names = rng.sample(list(files), 2)
         if command == "ranks":
             return Case(("analyze", *names, rng.choice(("--json", "--show=all"))), files)

@@ -224,6 +224,9 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
         n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=2,
         num_hidden_layers=3, first_k_dense_replace=1, routed_scaling_factor=1.7,
     ),
+    "gemma4-moe": _GEMMA4 | {
+        "num_experts": 5, "top_k_experts": 3, "moe_intermediate_size": 20, "enable_moe_block": True,
+    },
     "mixtral": _with(
         "mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=40,
         sliding_window=WINDOW,

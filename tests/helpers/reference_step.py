@@ -34,7 +34,15 @@ def reference_step(
         attended = _product(layer.o, _attention(parts, layer, q, keys, values, position))
         x = x + _normed(layer.attention_output_norm, attended)
         normed = attention_input if layer.parallel else _normed(layer.mlp_norm, x)
-        if isinstance(layer.mlp, Experts):
+        if isinstance(layer.mlp, Experts) and (norms := layer.mixture_norms) is not None:
+            assert layer.shared is not None
+            logits = _product(layer.mlp.router, _normed(norms.router, x))
+            gated = experts_gate_up_reference(normed, None, layer.mlp, logits)
+            summed = experts_down_reference(gated, layer.mlp, logits, torch.zeros_like(x))
+            dense = _dense(layer.shared, _normed(norms.shared, x))
+            both = _normed(norms.experts_output, summed) + _normed(norms.shared_output, dense)
+            x = x + _normed(layer.mlp_output_norm, both)
+        elif isinstance(layer.mlp, Experts):
             logits = _product(layer.mlp.router, normed)
             gated = experts_gate_up_reference(normed, None, layer.mlp, logits)
             x = experts_down_reference(gated, layer.mlp, logits, x)

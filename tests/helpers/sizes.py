@@ -32,8 +32,9 @@ def preset_shapes(
         head_bytes=element_bytes,
         kv_bytes=max(2, element_bytes),
         experts=experts,
-        chosen=config.get("num_experts_per_tok", 0),
+        chosen=config.get("num_experts_per_tok") or config.get("top_k_experts", 0),
         expert_intermediate=width if experts else 0,
+        shared_intermediate=config["intermediate_size"] if "enable_moe_block" in config else 0,
         other_kv_heads=config.get(
             "num_global_key_value_heads",
             config["num_key_value_heads"] if "global_head_dim" in config else 0,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.protocol.messages import ExpertsBalance
+from decodescope.analyzer.schema.report import ExpertsBalance
 from tests.helpers import scripted
 from tests.helpers.scripted import settle, text_of
 

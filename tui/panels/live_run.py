@@ -9,10 +9,11 @@ from operator import itemgetter
 
 from rich.style import Style
 
-from decodescope.analyzer.protocol.messages import ExpertsBalance
 from decodescope.analyzer.schema.ranks_report import ServerFigures
+from decodescope.analyzer.schema.report import ExpertsBalance
 from decodescope.analyzer.tables.servers_table import servers_table
-from decodescope.analyzer.text.formatting import number, percent, rate
+from decodescope.analyzer.text.formatting import rate
+from decodescope.analyzer.vocabulary.words import experts_words
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice, SpeedSample, View
 from decodescope.tui.panels.panel import Panel
@@ -54,11 +55,7 @@ class HistoryData:
     @property
     def experts(self) -> str:
         """How evenly a step uses its experts, in words; "" without any."""
-        if (balance := self.balance) is None:
-            return ""
-        distinct = number(round(balance.distinct, 1))
-        busiest = percent(balance.busiest_share)
-        return f"{distinct} of {balance.experts} experts a layer, the busiest {busiest} %"
+        return "" if self.balance is None else experts_words(self.balance)
 
 
 def slice_seconds(samples: tuple[SpeedSample, ...], columns: int) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from decodescope.analyzer.protocol.messages import ExpertsBalance
+from decodescope.analyzer.schema.report import ExpertsBalance
+from decodescope.variants.model.experts import balance_figures
 
 
 class ExpertsTally:
@@ -38,10 +39,7 @@ class ExpertsTally:
         return self._balance
 
     def _counted(self) -> torch.Tensor:
-        """Distinct experts of a layer in the last step, and the busiest one's share of a layer's
-        choices so far; both are means over the layers."""
+        """The figures of the last step, the busiest expert's share that of all choices so far."""
         choices = self._choices_of_step()
         self._choices += choices
-        distinct = (choices > 0).sum(dim=1).float().mean()
-        busiest = (self._choices.max(dim=1).values / self._choices.sum(dim=1)).mean()
-        return torch.stack((distinct, busiest))
+        return balance_figures(choices, self._choices)

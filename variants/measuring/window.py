@@ -20,11 +20,12 @@ from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.schema.graph_reference import GraphReference
-from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.analyzer.schema.report import CaptureInfo, ExpertsBalance
 from decodescope.analyzer.timing.intervals import containing, outermost
 from decodescope.analyzer.trace import Int64s
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak
+from decodescope.variants.model.experts import balance_figures
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
@@ -100,7 +101,17 @@ def capture_info(
         kernel_floor_ns=subject.kernel_floor_ns,
         flops_per_step=sum(map(flops.at, positions)) // plan.steps,
         lead_steps=plan.lead,
+        experts=_balance(step),
     )
+
+
+def _balance(step: DecodeStep) -> ExpertsBalance | None:
+    """How evenly the last step used its experts. Waits for the device."""
+    if step.expert_choices is None:
+        return None
+    choices = step.expert_choices()
+    distinct, busiest = balance_figures(choices, choices).tolist()
+    return ExpertsBalance(choices.shape[1], distinct, busiest)
 
 
 def mean_bytes_read(step: DecodeStep, positions: range) -> int:

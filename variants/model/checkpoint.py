@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model.source import read_object
+from decodescope.variants.model.source import GGUF, read_object
 from decodescope.variants.model.stored_quantization import declares_quantization
 from decodescope.variants.model.workload_costs import has_delta_net
 
@@ -69,7 +69,8 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
 def holds_quantized(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> bool:
     """Whether config.json or the `tensors` of a checkpoint say that its weights are quantized."""
     return declares_quantization(config) or any(
-        tensor.dtype in NARROW_TYPES or name.endswith(SCALES) for name, tensor in tensors.items()
+        tensor.dtype in NARROW_TYPES or name.endswith(SCALES) or tensor.file.suffix == GGUF
+        for name, tensor in tensors.items()
     )
 
 

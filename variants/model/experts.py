@@ -21,7 +21,7 @@ from decodescope.variants.model.quantized_weights import stacked_experts
 Way = Literal["eager", "batched_mm", "grouped_mm"]
 
 # Names in configurations; a mixture computes the tokens of one expert at a time.
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts")
 # torch multiplies in groups only by rows of so many bytes.
 _ROW_BYTES = 16
@@ -30,13 +30,28 @@ _ROW_BYTES = 16
 def expert_counts(config: Any) -> tuple[int, int]:
     """The experts of a layer and how many a token uses, by the model's configuration; 1 and 1
     without experts."""
-    decoder = config.get_text_config(decoder=True)
-    counts, chosen = (
-        [each for name in names if is_integer(each := getattr(decoder, name, None))]
-        for names in (EXPERTS, _CHOSEN)
-    )
-    count = next(filter(None, counts), None)
+    count = next(filter(None, _named(config, _EXPERTS).values()), None)
+    chosen = _named(config, _CHOSEN).values()
     return (1, 1) if count is None else (count, next(iter(chosen), count))
+
+
+def has_experts(config: Any) -> bool:
+    return any(_named(config, _EXPERTS).values())
+
+
+def choice(config: Any) -> str:
+    """How many experts a token uses, in words, with the name of the field."""
+    count, chosen = expert_counts(config)
+    return f"{next(iter(_named(config, _CHOSEN)), _CHOSEN[0])} {chosen} of {count} experts"
+
+
+def _named(config: Any, names: tuple[str, ...]) -> dict[str, int]:
+    """Those of the fields `names` that hold an integer."""
+    decoder = config.get_text_config(decoder=True)
+    # Gemma 4 may name experts that it does not have.
+    if getattr(decoder, "enable_moe_block", True) is False:
+        return {}
+    return {name: held for name in names if is_integer(held := getattr(decoder, name, None))}
 
 
 def expert_choices(values: torch.Tensor, chosen: int) -> torch.Tensor:
@@ -45,6 +60,14 @@ def expert_choices(values: torch.Tensor, chosen: int) -> torch.Tensor:
     used = values.topk(chosen, dim=-1).indices.flatten(1)
     choices = torch.zeros(values.shape[0], values.shape[2], device=values.device)
     return choices.scatter_add_(1, used, torch.ones(used.shape, device=used.device))
+
+
+def balance_figures(last: torch.Tensor, all_choices: torch.Tensor) -> torch.Tensor:
+    """Distinct experts of a layer in the choices of the last step, and the busiest one's share of
+    all choices, both [layers, experts]; means over the layers, float32 [2]."""
+    distinct = (last > 0).sum(dim=1).float().mean()
+    busiest = (all_choices.max(dim=1).values / all_choices.sum(dim=1)).mean()
+    return torch.stack((distinct, busiest))
 
 
 def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[int, ...]]) -> None:
@@ -61,8 +84,8 @@ def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[
     count, chosen = expert_counts(skeleton.config)
     if not 1 <= chosen <= count:
         raise ModelError(
-            f"{name}: by config.json a token uses {chosen} of {count} experts; use the config.json "
-            "that was saved with the weights"
+            f"{name}: {choice(skeleton.config)} in config.json; use the config.json that was saved "
+            "with the weights"
         )
     stored: dict[str, dict[str, int]] = {}
     for key, shape in tensors.items():

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +22,7 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.checkpoint import (
     INDEX,
     WEIGHTS,
+    StoredTensor,
     broken_checkpoint,
     holds_quantized,
     in_one_line,
@@ -35,6 +35,7 @@ from decodescope.variants.model.checkpoint import (
     stored_tensors,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
+from decodescope.variants.model.gguf_file import gguf_config, gguf_tensors
 from decodescope.variants.model.hub import fetch_weights, find_config
 from decodescope.variants.model.quantized_weights import (
     Quantization,
@@ -44,7 +45,12 @@ from decodescope.variants.model.quantized_weights import (
     weight_tensors,
 )
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
+from decodescope.variants.model.source import (
+    ModelSource,
+    checked_config,
+    needs_custom_code,
+    read_config,
+)
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
@@ -132,6 +138,9 @@ def find_files(source: ModelSource) -> ModelFiles:
         return ModelFiles(None, source.preset.config, True)
     if source.folder is not None:
         return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
+    if source.gguf is not None:
+        config = checked_config(source.gguf, gguf_config(source.gguf))
+        return ModelFiles(str(source.gguf.parent), config, True)
     assert source.hub_id is not None
     path, cached_only = find_config(source.hub_id)
     return ModelFiles(source.hub_id, read_config(path), cached_only)
@@ -188,8 +197,9 @@ def load_model(
         declared = declares_quantization(files.config)
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
-        if source.folder is not None:
-            quantized = _check_files(source, files, skeleton, source.folder)
+        if source.is_local:
+            tensors = local_tensors(source, skeleton)
+            quantized = _check_files(source, files, skeleton, tensors)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
             weight_bytes, counted_spec = model_bytes(skeleton), spec
@@ -198,18 +208,29 @@ def load_model(
                 counted_spec = spec and replace(
                     spec, weight_format=None, head16=False, embedding8=False
                 )
-            require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
+            decoder = _decoder(files, skeleton)
+            require_memory(source.name, decoder, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset.config, device, torch_dtype(dtype))
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, folder)
+            quantized = _check_files(source, files, skeleton, stored_tensors(folder))
             if quantized is not None and workload is not None:
                 weight_bytes = model_bytes(skeleton)
-                require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
+                decoder = _decoder(files, skeleton)
+                require_memory(source.name, decoder, workload, device, weight_bytes, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
+
+
+def _decoder(files: ModelFiles, model: Any) -> Any:
+    """`model`, or the text decoder in it."""
+    if "text_config" not in files.config:
+        return model
+    from decodescope.variants.model.text_decoder import text_decoder
+
+    return text_decoder(model)
 
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
@@ -263,7 +284,10 @@ def _skeleton(
             f"{source.name}: this release of transformers knows no model of type {model_type}"
         )
     with broken_checkpoint(source.name):
-        config = AutoConfig.from_pretrained(files.location, **options)
+        if source.gguf is not None:
+            config = AutoConfig.for_model(**deepcopy(files.config))
+        else:
+            config = AutoConfig.from_pretrained(files.location, **options)
         if not custom and not _is_decoder(config):
             raise ModelError(
                 f"{source.name}: a model of type {config.model_type} is no decoder-only language "
@@ -287,11 +311,20 @@ def _is_decoder(config: Any) -> bool:
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
+def local_tensors(source: ModelSource, skeleton: Any) -> dict[str, StoredTensor]:
+    """The tensors of a folder or a GGUF file, by their names in the model `skeleton`. Raises as
+    `stored_tensors` and `gguf_tensors`."""
+    if source.gguf is not None:
+        return gguf_tensors(source.gguf, skeleton)
+    assert source.folder is not None
+    return stored_tensors(source.folder)
+
+
 def _check_files(
-    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path
+    source: ModelSource, files: ModelFiles, skeleton: Any, tensors: Mapping[str, StoredTensor]
 ) -> "QuantizedCheckpoint | None":
-    """Compare the files with `skeleton`; its 8-bit matrices, if they are loaded as they are."""
-    tensors = stored_tensors(folder)
+    """Compare a checkpoint's tensors with `skeleton`; its matrices of 8 and 4 bits, if they are
+    loaded as they are."""
     if unsupported_quantization(files.config) is not None:
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
@@ -334,6 +367,7 @@ def _load_checkpoint(
             )
             findings = require_complete(source.name, info)
             model = model.to(device)
+    model = _decoder(files, model)
     set_prompt_way(model)
     require_finite(source.name, model)
     require_decoding(source.name, model)
@@ -342,8 +376,10 @@ def _load_checkpoint(
     return loaded_model(model, tokenizer, weights, source.name, findings)
 
 
-def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, bool]) -> Any | None:
+def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, Any]) -> Any | None:
     folder = source.folder
+    if source.gguf is not None:
+        options = options | {"gguf_file": source.gguf.name}
     if folder is not None and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         return None
     try:

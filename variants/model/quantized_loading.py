@@ -1,4 +1,4 @@
-"""Loads a checkpoint whose matrices have 8 bits, without the package that wrote it.
+"""Loads a checkpoint whose matrices have 8 or 4 bits, without the package that wrote it.
 
 transformers would cast such weights and drop their scales, or ask for that package and a GPU.
 """
@@ -6,15 +6,23 @@ transformers would cast such weights and drop their scales, or ask for that pack
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
+from decodescope.variants.model.gguf_file import GgufReader
+from decodescope.variants.model.grouped.gguf import gguf_matrices
+from decodescope.variants.model.grouped.loading import (
+    grouped_matrices,
+    load_grouped,
+    place_grouped,
+    tensors_of,
+)
+from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.mxfp4_experts import (
     BLOCKS,
     SCALES,
@@ -30,12 +38,15 @@ from decodescope.variants.model.quantized_tensors import (
     require_usable,
     row_scales,
 )
-from decodescope.variants.model.quantized_weights import QuantizedLinear
+from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
+from decodescope.variants.model.source import GGUF
 from decodescope.variants.model.stored_quantization import (
+    declared_schemes,
     declares_quantization,
     quantizes_activations,
     stores_mxfp4,
 )
+from decodescope.variants.model.tensor_reader import TensorReader
 
 QUANTIZED_CHECKPOINT = "quantized_checkpoint"
 
@@ -45,13 +56,15 @@ _COMPUTED = "rotary_emb.inv_freq"
 
 @dataclass(frozen=True, slots=True)
 class QuantizedCheckpoint:
-    """The tensors of a checkpoint, and which of them are 8-bit matrices, by Linear layer.
+    """The tensors of a checkpoint, and which of them are 8-bit matrices and 4-bit ones, by Linear
+    layer.
 
-    `activations`: config.json asks for activations of 8 bits too.
+    `activations`: config.json asks for quantized activations too.
     """
 
     tensors: Mapping[str, StoredTensor]
     matrices: Mapping[str, NarrowMatrix]
+    grouped: Mapping[str, GroupedMatrix]
     activations: bool
 
 
@@ -60,21 +73,35 @@ def find_quantized(
 ) -> QuantizedCheckpoint:
     """The checkpoint of `tensors`, which `holds_quantized` weights.
 
-    Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory. Raises
-    as `narrow_matrices`.
+    Its matrices of 8 and 4 bits take the place of their Linear layers in `skeleton`, without
+    memory. Raises as `narrow_matrices` and `grouped_matrices`, and `ModelError` if config.json
+    describes weights of 4 bits and there are none.
     """
+    if _is_gguf(tensors):
+        grouped = gguf_matrices(name, skeleton, tensors)
+        place_grouped(skeleton, grouped)
+        return QuantizedCheckpoint(tensors, {}, grouped, False)
     if stores_mxfp4(config):
         place_packed(skeleton)
         require_packed(name, skeleton, tensors)
-    matrices = narrow_matrices(name, skeleton, tensors, declares_quantization(config))
+    with TensorReader(tensors, "cpu") as reader:
+        schemes = declared_schemes(config)
+        grouped = grouped_matrices(name, skeleton, tensors, schemes, reader.read)
+    used = tensors_of(grouped)
+    others = {key: tensor for key, tensor in tensors.items() if key not in used}
+    matrices = narrow_matrices(name, skeleton, others, declares_quantization(config))
+    if schemes and not (grouped or matrices):
+        raise ModelError(
+            f"{name}: quantization_config of config.json describes weights of 4 bits, and no "
+            "tensor has such; use the files of one checkpoint"
+        )
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
         scale = None if matrix.scale is None else torch.empty(matrix.rows, device="meta")
         skeleton.set_submodule(key, QuantizedLinear(data, scale, skeleton.get_submodule(key).bias))
-        # A head of its own: it has no weight that could be the embedding's.
-        if skeleton.all_tied_weights_keys.pop(matrix.data, None) is not None:
-            skeleton.config.get_text_config(decoder=True).tie_word_embeddings = False
-    return QuantizedCheckpoint(tensors, matrices, quantizes_activations(config))
+        untie(skeleton, key)
+    place_grouped(skeleton, grouped)
+    return QuantizedCheckpoint(tensors, matrices, grouped, quantizes_activations(config))
 
 
 @torch.no_grad()
@@ -83,16 +110,21 @@ def load_quantized(
 ) -> tuple[Finding, ...]:
     """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`.
 
-    8-bit matrices are read as they are, all else in the dtype of the skeleton. One tensor at a time
-    is read, so memory is that of the model and one tensor. Returns what is unusual about the
-    checkpoint.
+    8-bit matrices are read as they are, 4-bit ones as `load_grouped` says, all else in the dtype of
+    the skeleton. One matrix at a time is read, so memory is that of the model and one matrix.
+    Returns what is unusual about the checkpoint.
 
     Raises:
         ModelError: tensors are missing, have another shape, or hold values that are no numbers.
     """
     tensors, matrices = checkpoint.tensors, checkpoint.matrices
     findings = _require_whole(name, skeleton, checkpoint)
-    with _Reader(tensors, device) as reader:
+    with ExitStack() as stack:
+        reader: GgufReader | TensorReader
+        if _is_gguf(tensors):
+            reader = GgufReader(tensors, device, skeleton.config)
+        else:
+            reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
             module = skeleton.get_submodule(key)
             module.data = reader.read(matrix.data)
@@ -103,14 +135,18 @@ def load_quantized(
         for key, experts in packed_experts(skeleton):
             blocks, scales = (reader.read(f"{key}{end}") for end in (BLOCKS, SCALES))
             fill_stored(name, key, experts, blocks, scales)
+        made, in_words = load_grouped(skeleton, checkpoint.grouped, reader.read)
         expected = skeleton.state_dict()
-        state = {
-            key: reader.read(key, value.dtype) for key, value in expected.items() if key in tensors
-        }
+        read = [key for key in expected if key in tensors and key not in made]
+        state = made | {key: reader.read(key, expected[key].dtype) for key in read}
     skeleton.load_state_dict(state, strict=False, assign=True)
     skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
     compute_buffers(skeleton, device)
-    return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton))), *findings)
+    return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton)), in_words), *findings)
+
+
+def _is_gguf(tensors: Mapping[str, StoredTensor]) -> bool:
+    return any(tensor.file.suffix == GGUF for tensor in tensors.values())
 
 
 def _require_whole(
@@ -118,12 +154,15 @@ def _require_whole(
 ) -> tuple[Finding, ...]:
     tensors = checkpoint.tensors
     expected = skeleton.state_dict()
+    for key in checkpoint.grouped:
+        expected.pop(f"{key}.weight", None)
     tied = skeleton.all_tied_weights_keys
     twins = tied | {source: target for target, source in tied.items()}
     missing = {key for key in expected if key not in tensors and twins.get(key) not in tensors}
     matrices = checkpoint.matrices.values()
     used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
+    used |= tensors_of(checkpoint.grouped)
     unexpected = {
         key
         for key in tensors
@@ -140,7 +179,7 @@ def _require_whole(
     )
 
 
-def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
+def _finding(checkpoint: QuantizedCheckpoint, packed: int, in_words: str) -> Finding:
     if packed:
         return Finding(
             QUANTIZED_CHECKPOINT,
@@ -153,31 +192,14 @@ def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
     if any(matrix.scale is None for matrix in matrices):
         stored += " without scales"
     message = f"{len(matrices)} 8-bit matrices of the checkpoint ({stored}) are read as they are"
+    if in_words:
+        message = f"{in_words}; {message}" if matrices else in_words
     if checkpoint.activations or any(map(is_activation_scale, checkpoint.tensors)):
         message += (
             "; activations, K and V, which it quantizes too, have the run's dtype unless the "
             "variant names a format"
         )
     return Finding(QUANTIZED_CHECKPOINT, message)
-
-
-class _Reader(ExitStack):
-    """Reads tensors of a checkpoint onto `device`; its files stay open until the end."""
-
-    def __init__(self, tensors: Mapping[str, StoredTensor], device: str) -> None:
-        super().__init__()
-        self._tensors = tensors
-        self._device = device
-        self._files: dict[Path, Any] = {}
-
-    def read(self, key: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The tensor `key`, cast to `dtype`, in memory of its own."""
-        path = self._tensors[key].file
-        if path not in self._files:
-            self._files[path] = self.enter_context(safe_open(path, framework="pt"))
-        tensor: torch.Tensor = self._files[path].get_tensor(key)
-        # The tensor is a part of the mapped file.
-        return tensor.to(self._device, dtype or tensor.dtype, copy=True)
 
 
 def compute_buffers(model: nn.Module, device: str) -> None:

@@ -27,10 +27,12 @@ _OTHER_METHODS = {
     "weight_g_idx": "columns in groups",
     "weight_scale_2": "scales of scales",
     "weight_global_scale": "scales of scales",
+    "pre_quant_scale": "scales of inputs",
 }
 # Scales of activations and of K and V, which are computed in the run's dtype.
 _ACTIVATION_SCALES = (
     "input_scale",
+    "input_global_scale",
     "activation_scale",
     "input_scale_ub",
     "input_zero_point",
@@ -131,7 +133,8 @@ def _matrix(
 def _refused(name: str, reason: str) -> ModelError:
     return ModelError(
         f"{name}: {reason}; only F8_E4M3, F8_E5M2 and I8 weights of Linear layers, with one scale "
-        "for each row or matrix, are read as they are; choose such a checkpoint"
+        "for each row or matrix, and the formats of 4 bits that config.json names are read as they "
+        "are; choose such a checkpoint"
     )
 
 

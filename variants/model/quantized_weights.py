@@ -35,6 +35,8 @@ _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
 EXPERT_DIMENSIONS = 3
 # Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
 _BLOCK = 1 << 23
+# Elements that are unpacked at once: each takes 20 bytes of memory.
+_UNPACKED = 1 << 22
 
 
 class QuantizedMatrix(nn.Module):
@@ -55,8 +57,10 @@ class QuantizedMatrix(nn.Module):
 
     @property
     def stored(self) -> Stored:
-        form = self.data.dtype if self.packing is None else self.packing.format
-        return form, self.scale is not None
+        if self.packing is not None:
+            # Of other formats, a row has a scale where float16 lacks those of its groups.
+            return self.packing.format, self.packing.format.row_scaled
+        return self.data.dtype, self.scale is not None
 
     @property
     def elements(self) -> int:
@@ -191,6 +195,12 @@ def quantized_formats(model: nn.Module) -> dict[str, Stored]:
     }
 
 
+def untie(model: Any, key: str) -> None:
+    """The head, if `key` is it, has no weight that could be the embedding's."""
+    if model.all_tied_weights_keys.pop(f"{key}.weight", None) is not None:
+        model.config.get_text_config(decoder=True).tie_word_embeddings = False
+
+
 def weight_tensors(module: nn.Module) -> list[torch.Tensor]:
     """The distinct tensors of weights of `module`: parameters, quantised elements and scales."""
     tensors: list[torch.Tensor] = [*module.parameters()]
@@ -209,11 +219,24 @@ def scaled(
     """data * scale in `dtype`: the elements are exact in every dtype, the product is rounded once
     (PyTorch multiplies in float32)."""
     if packing is not None:
-        weights = packed.unpacked(data.flatten(0, -2), packing, torch.float32)
-        weights = weights.view(*data.shape[:-1], packing.columns)
-        return (weights if scale is None else weights.mul_(scale.unsqueeze(-1))).to(dtype)
+        rows = None if scale is None else scale.flatten()
+        weights = _unpacked(data.flatten(0, -2), rows, dtype, packing)
+        return weights.view(*data.shape[:-1], packing.columns)
     values = data.to(dtype)
     return values if scale is None else values.mul_(scale.unsqueeze(-1))
+
+
+def _unpacked(
+    data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype, packing: Packing
+) -> torch.Tensor:
+    made = torch.empty(len(data), packing.columns, dtype=dtype, device=data.device)
+    # The compiler fuses what is computed of all rows.
+    step = len(data) if torch.compiler.is_compiling() else max(1, _UNPACKED // packing.columns)
+    for first in range(0, len(data), step):
+        rows = slice(first, first + step)
+        weights = packed.unpacked(data[rows], packing, torch.float32)
+        made[rows] = weights if scale is None else weights.mul_(scale[rows, None])
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ import msgspec
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import ModelInfo
 
-SourceKind = Literal["hub", "folder", "random", "tiny"]
+SourceKind = Literal["hub", "folder", "file", "random", "tiny"]
 RANDOM_SUFFIX = "@random"
+GGUF = ".gguf"
 TINY = "tiny"
 TINY_PARAMETERS = 3_803_392
 
@@ -60,20 +61,26 @@ def presets() -> Mapping[str, Preset]:
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """A resolved `--model`. `folder` is set for "folder" and "tiny", `preset` for "random" (and for
-    "hub" if the name is a preset's), `hub_id` for "hub"."""
+    "hub" if the name is a preset's), `hub_id` for "hub", `gguf` for "file"."""
 
     name: str
     kind: SourceKind
     hub_id: str | None = None
     folder: Path | None = None
     preset: Preset | None = None
+    gguf: Path | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files are here."""
+        return self.folder is not None or self.gguf is not None
 
 
 def resolve_model(name: str) -> ModelSource:
     """The source that `--model name` means; checks that a local folder has the files to load.
 
     Tried in this order: `tiny`; `<preset>@random`; a preset's name (its hub id); an existing
-    folder; a hub id.
+    folder or GGUF file; a hub id.
 
     Raises:
         InputError: a name that matches none of these; suggests the nearest one.
@@ -92,6 +99,8 @@ def resolve_model(name: str) -> ModelSource:
     path = Path(name).expanduser()
     if path.is_dir():
         return ModelSource(name, "folder", folder=_checked_folder(path, name))
+    if path.is_file() and path.suffix == GGUF:
+        return ModelSource(name, "file", gguf=path)
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/"):
         raise MissingRequirement(f"model not found: there is no folder {name}")
     if not _HUB_ID.fullmatch(name) or ("/" not in name and _did_you_mean(name)):
@@ -129,7 +138,11 @@ def read_config(path: Path) -> dict[str, object]:
         ModelError: not a JSON object, or a field that every configuration has is missing or
             impossible.
     """
-    config = read_object(path, "model configuration")
+    return checked_config(path, read_object(path, "model configuration"))
+
+
+def checked_config(path: Path, config: dict[str, object]) -> dict[str, object]:
+    """`config`, which `path` has. Raises as `read_config`."""
     model_type = config.get("model_type")
     if not (isinstance(model_type, str) or (model_type is None and config.get("auto_map"))):
         raise ModelError(
@@ -185,6 +198,8 @@ def _checked_folder(folder: Path, name: str) -> Path:
         raise MissingRequirement(
             "model not found: this installation lacks the bundled model `tiny`"
         )
+    if not (folder / "config.json").is_file() and (files := sorted(folder.glob(f"*{GGUF}"))):
+        raise ModelError(f"{name}: a folder of GGUF files; name one, as {files[0]}")
     if not (folder / "config.json").is_file():
         raise ModelError(f"{name}: no config.json in this folder, so it is not a model checkpoint")
     if any(folder.glob("*.safetensors")):

@@ -1,11 +1,12 @@
 """The quantization of a checkpoint as config.json describes it, without torch.
 
 Weights of 8 bits that are their codes times one scale, of the output channel or of the matrix, are
-loaded as they are. Which matrices those are is read from the weights (`quantized_tensors`), because
-`ignore` and `targets` are patterns of the library that wrote them. Here is what only config.json
-says: that the rest of the method is another one. Every function raises `ModelError` if the field is
-not what any library writes. Sources: compressed-tensors' QuantizationConfig,
-vLLM's readers of `fp8`, `fbgemm_fp8` and `modelopt`, transformers' FineGrainedFP8Config.
+loaded as they are, and the formats of 4 bits that `grouped` reads. Which matrices those are is read
+from the weights (`quantized_tensors`), because `ignore` and `targets` are patterns of the library
+that wrote them. Here is what only config.json says: that the rest of the method is another one.
+Every function raises `ModelError` if the field is not what any library writes. Sources:
+compressed-tensors' QuantizationConfig, vLLM's readers of `fp8`, `fbgemm_fp8` and `modelopt`,
+transformers' FineGrainedFP8Config.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,14 +14,19 @@ from typing import Any
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.modelling.weight_formats import config_groups, weight_schemes
+from decodescope.variants.model.grouped import schemes
+from decodescope.variants.model.grouped.schemes import PackedScheme, packed_schemes
 from decodescope.variants.spec import VariantSpec, WeightFormat
 
 FIELD = "quantization_config"
-METHODS = ("compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "mxfp4")
+METHODS = ("compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "mxfp4", *schemes.METHODS)
 
-_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", "mixed-precision")
+_FORMATS = (
+    *("float-quantized", "int-quantized", "naive-quantized", "mixed-precision"),
+    *schemes.FORMATS,
+)
 _STRATEGIES = ("channel", "tensor")
-_MODELOPT_ALGORITHMS = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN")
+_MODELOPT_ALGORITHMS = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4")
 _MAX_SHOWN = 40
 _TYPES: dict[str, WeightFormat] = {"float": "fp8_e4m3", "int": "int8"}
 
@@ -38,7 +44,7 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
         return None
     return (
         f"a checkpoint quantized by {_short(fields['quant_method'])} with {', '.join(reasons)} "
-        "(only 8-bit weights with one scale for each output channel or matrix)"
+        "(only 8-bit weights with one scale for each output channel or matrix, and 4-bit ones)"
     )
 
 
@@ -52,15 +58,24 @@ def declares_quantization(config: Mapping[str, Any]) -> bool:
     return _fields(config) is not None
 
 
+def declared_schemes(config: Mapping[str, Any]) -> tuple[PackedScheme, ...]:
+    """How config.json says that weights of 4 bits are stored."""
+    fields = _fields(config)
+    if fields is None or unsupported_quantization(config) is not None:
+        return ()
+    return packed_schemes(fields)
+
+
 def declared_formats(config: Mapping[str, Any]) -> set[WeightFormat]:
     """The formats of quantized weights that config.json names, of those that variants have."""
     fields = _fields(config)
     if fields is None or stores_mxfp4(config):
         return set()
+    packed = {scheme.format for scheme in declared_schemes(config) if scheme.format is not None}
     if fields["quant_method"] != "compressed-tensors":
-        return {"fp8_e4m3"}
-    types = {_type(weights) for weights in weight_schemes(fields)}
-    return {format for type, format in _TYPES.items() if type in types}
+        return {*packed} or {"fp8_e4m3"}
+    types = {_type(weights) for weights in weight_schemes(fields) if not _has_4_bits(weights)}
+    return {*packed, *(format for type, format in _TYPES.items() if type in types)}
 
 
 def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> None:
@@ -83,9 +98,9 @@ def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> N
 
 
 def quantizes_activations(config: Mapping[str, Any]) -> bool:
-    """Whether config.json asks for activations of 8 bits."""
+    """Whether config.json asks for quantized activations."""
     fields = _fields(config)
-    if fields is None or stores_mxfp4(config):
+    if fields is None or stores_mxfp4(config) or fields["quant_method"] in schemes.METHODS:
         return False
     if fields["quant_method"] != "compressed-tensors":
         return True
@@ -118,6 +133,8 @@ def _reasons(fields: Mapping[str, Any], model_type: object) -> Iterator[str]:
     elif method == "mxfp4":
         if model_type != "gpt_oss":
             yield f"experts of a model of type {_short(model_type)}"
+    elif method in schemes.METHODS:
+        yield from schemes.packed_reasons(fields)
     elif method not in METHODS:
         yield "its own packing"
 
@@ -127,6 +144,9 @@ def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[str]:
         if (form := part.get("format")) is not None and form not in _FORMATS:
             yield f"format {_short(form)}"
     for weights in weight_schemes(fields):
+        if _has_4_bits(weights):
+            yield from schemes.scheme_reasons(weights)
+            continue
         if (bits := weights.get("num_bits", 8)) != 8:
             yield f"{_short(bits)}-bit weights"
         if (kind := _type(weights)) not in _TYPES:
@@ -140,6 +160,10 @@ def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[str]:
         extra = fields.get(name)
         if isinstance(extra, dict) and extra and extra.get("format") != "dense":
             yield f"a {name}"
+
+
+def _has_4_bits(weights: Mapping[str, Any]) -> bool:
+    return weights.get("num_bits", 8) == 4 and _type(weights) in _TYPES
 
 
 def _type(weights: Mapping[str, Any]) -> str:

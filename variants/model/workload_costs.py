@@ -35,7 +35,7 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError, first_li
 from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
-from decodescope.variants.model.experts import EXPERTS, expert_counts
+from decodescope.variants.model.experts import expert_counts, has_experts
 from decodescope.variants.model.quantized_weights import (
     QuantizedEmbedding,
     QuantizedLinear,
@@ -320,7 +320,7 @@ def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
     logits = int(decoder.vocab_size) * (size + _FP32_BYTES)
     # A layer reads the residual stream and writes the new one; an MLP multiplies gate and up.
     widths = 2 * int(decoder.hidden_size)
-    if not any(hasattr(decoder, name) for name in EXPERTS):
+    if not has_experts(decoder):
         intermediate = getattr(decoder, "intermediate_size", None)
         widths += 2 * intermediate if is_integer(intermediate) else 0
     return workload.batch * (logits + widths * size * workload.context)

@@ -1,8 +1,9 @@
 """Ranges around the parts of a transformers model, opened by hooks that can be removed.
 
 Names: `embedding` and `rotary`; `layer.N`, in it `input_norm`, `attention`, `post_attention_norm`,
-`pre_mlp_norm`, `mlp`, `post_mlp_norm`; after the layers `final_norm` and `lm_head`. `decode_step`,
-`model` and `sampling` are opened by the code that runs them.
+`pre_mlp_norm`, `mlp`, `router`, `experts` (beside an MLP), `post_mlp_norm`; after the layers
+`final_norm` and `lm_head`. `decode_step`, `model` and `sampling` are opened by the code that runs
+them.
 """
 
 from collections.abc import Iterator
@@ -25,11 +26,16 @@ _LAYER_PARTS = {
     "ln_2": "post_attention_norm",
     "post_self_attn_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "pre_mlp_norm",
+    "pre_feedforward_layernorm_2": "pre_mlp_norm",
     "post_feedforward_layernorm": "post_mlp_norm",
+    "post_feedforward_layernorm_1": "post_mlp_norm",
+    "post_feedforward_layernorm_2": "post_mlp_norm",
     "post_mlp_layernorm": "post_mlp_norm",
     "mlp": "mlp",
     "feed_forward": "mlp",
     "block_sparse_moe": "mlp",
+    "router": "router",
+    "experts": "experts",
 }
 _MODEL_PARTS = {
     "embed_tokens": "embedding",

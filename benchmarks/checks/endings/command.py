@@ -56,7 +56,7 @@ class Place:
 
     def start(self, case: Case) -> Running:
         variables = self.variables()
-        return Running(case.arguments, self.work, variables, case.terminal)
+        return Running(case.arguments, self.work, variables, case.terminal, case.given)
 
 
 @dataclass(slots=True)

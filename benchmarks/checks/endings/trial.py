@@ -34,19 +34,28 @@ class Trial:
 
 
 class Running:
-    """`decodescope ARGUMENTS` in `folder`, in a terminal or not, and all that it starts (Linux)."""
+    """`decodescope ARGUMENTS` in `folder`, in a terminal or not, and all that it starts (Linux).
+    Its standard input has `given`, at most what a pipe holds, and then no end; without it, it is
+    empty."""
 
     def __init__(
-        self, arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str], terminal: bool
+        self,
+        arguments: tuple[str, ...],
+        folder: Path,
+        variables: Mapping[str, str],
+        terminal: bool,
+        given: bytes = b"",
     ) -> None:
         mark = secrets.token_hex(8)
         self._mark = f"{_MARK}={mark}".encode()
         self._output, theirs = pty.openpty() if terminal else os.pipe()
         os.set_blocking(self._output, False)
         self.printed = b""
+        ours, self._given = os.pipe()
+        os.write(self._given, given)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "decodescope", *arguments],
-            stdin=theirs if terminal else subprocess.DEVNULL,
+            stdin=theirs if terminal else ours if given else subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
             cwd=folder,
@@ -54,6 +63,7 @@ class Running:
             start_new_session=True,
         )
         os.close(theirs)
+        os.close(ours)
         self._began_s = time.monotonic()
 
     def __enter__(self) -> "Running":
@@ -66,6 +76,7 @@ class Running:
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
         os.close(self._output)
+        os.close(self._given)
 
     def pids(self) -> list[int]:
         """The processes that run, the command's own first."""

@@ -96,7 +96,7 @@ model_options = together(
     click.option(
         "--model",
         metavar="M",
-        help="A hub id, a checkpoint folder, PRESET@random, or tiny. "
+        help="A hub id, a checkpoint folder, a GGUF file, PRESET@random, or tiny. "
         "[default: llama-3.2-1b@random on a GPU, tiny without]",
     ),
     number_option("--batch", default=1, show_default=True),
@@ -148,10 +148,11 @@ measuring_options = together(
 
 
 def checkpoint_files(model: str | None) -> list[Path]:
-    """The files that `--model` reads if it is a folder, which no output may replace."""
-    if not model or not (folder := Path(model).expanduser()).is_dir():
-        return []
-    return [path for pattern in _CHECKPOINT_FILES for path in folder.glob(pattern)]
+    """The files that `--model` reads if it is a folder or a file, which no output may replace."""
+    path = Path(model or ".").expanduser()
+    if not model or not path.is_dir():
+        return [path] if path.is_file() else []
+    return [file for pattern in _CHECKPOINT_FILES for file in path.glob(pattern)]
 
 
 def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":

@@ -47,6 +47,7 @@ PUBLISHED = {
     "GLM-4.7-Flash": (30_000, "GLM-4.7-Flash model card: 30B"),
     "Llama-4-Scout-17B-16E": (108_000, "Llama 4 model card: 109B, with about 1B for images"),
     "gemma-3-27b-it": (27_000, "Gemma 3 report (arXiv 2503.19786): 25,600M + 1,416M"),
+    "gemma-4-26B-A4B-it": (25_200, "Gemma 4 model card: 25.2B"),
     "gemma-4-31B-it": (30_700, "Gemma 4 model card: 30.7B"),
     "DeepSeek-V3": (671_000, "DeepSeek-V3 report (arXiv 2412.19437): 671B"),
     "phi-4": (14_700, "Hugging Face, phi-4: 14.7B"),
@@ -90,6 +91,17 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         {"hidden_size_per_layer_input": 28, "vocab_size_per_layer_input": 311,
          "global_head_dim": 48, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
          "layer_types": ["sliding_attention", "full_attention"] * 2},
+    ),
+    "gemma4 with experts": (
+        "gemma4_text",
+        {"hidden_size_per_layer_input": 0, "global_head_dim": 48, "enable_moe_block": True,
+         "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 56,
+         "layer_types": ["sliding_attention", "full_attention"] * 2},
+    ),
+    "gemma4 with experts that it does not use": (
+        "gemma4_text",
+        {"hidden_size_per_layer_input": 0, "num_experts": 8, "top_k_experts": 2,
+         "moe_intermediate_size": 56, "layer_types": ["full_attention"] * 4},
     ),
     "olmo2": ("olmo2", {"head_dim": None}),
     "glm4": ("glm4", {"attention_bias": True}),
@@ -136,7 +148,7 @@ def test_bundled_models_agree_with_the_presets() -> None:
         assert shape.hidden == preset.config["hidden_size"]
         assert shape.head_dim == preset.config["head_dim"]
         agreed += 1
-    assert agreed == 13
+    assert agreed == 14
 
 
 @pytest.mark.parametrize("family", FAMILIES)

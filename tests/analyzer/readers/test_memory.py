@@ -1,8 +1,12 @@
 """While a trace is read, less than half as much again is held as what is returned: few and many
 names, ops with and without calls, of every format."""
 
+import gzip
+import random
+import sqlite3
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
@@ -85,6 +89,37 @@ def held_bytes(trace: Trace) -> int:
     return sum(column.nbytes for column in columns) + names
 
 
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces that a small file has many of; and memory that is traced, without the pages that would
+    not be written."""
+    monkeypatch.setattr(byte_source, "_PIECE_BYTES", 1 << 13)
+    for reader, rows in ((database, 100), (rocpd, 10)):
+        monkeypatch.setattr(reader, "_CHUNK_ROWS", rows)
+        monkeypatch.setattr(reader, "TEXT_ROWS", rows)
+    for module, name in (
+        (trace_columns, "_JOINED_ROWS"), (events, "_NAMED_ROWS"), (process_columns, "_BLOCK_ROWS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 1 << 9)
+    monkeypatch.setattr(
+        trace_columns, "_in_pages", lambda rows, dtype: np.empty(min(rows, ROWS), dtype)
+    )
+
+
+def held_once(path: Path) -> Trace:
+    """The trace of a file, read with less than half as much again as it holds."""
+    load(path)
+    tracemalloc.start()
+    try:
+        trace = load(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(trace.ops) + len(trace.ranges) == ROWS
+    assert peak < MOST * held_bytes(trace)
+    return trace
+
+
 @pytest.mark.parametrize(
     ("write", "distinct", "calls"),
     [
@@ -94,33 +129,24 @@ def held_bytes(trace: Trace) -> int:
         (rocpd_database, 50, False), (rocpd_database, 50, True), (rocpd_database, ROWS, False),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("small_pieces")
 def test_a_trace_is_held_once(
-    write: Callable[[Path, int, bool], Path],
-    distinct: int,
-    calls: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Path, int, bool], Path], distinct: int, calls: bool, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(byte_source, "_PIECE_BYTES", 1 << 13)
-    for reader, rows in ((database, 100), (rocpd, 10)):
-        monkeypatch.setattr(reader, "_CHUNK_ROWS", rows)
-        monkeypatch.setattr(reader, "TEXT_ROWS", rows)
-    for module, name in (
-        (trace_columns, "_JOINED_ROWS"), (events, "_NAMED_ROWS"), (process_columns, "_BLOCK_ROWS"),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, 1 << 9)
-    # Memory that is traced, without the pages that would not be written.
-    monkeypatch.setattr(
-        trace_columns, "_in_pages", lambda rows, dtype: np.empty(min(rows, ROWS), dtype)
-    )
-    path = write(tmp_path, distinct, calls)
-    load(path)
-    tracemalloc.start()
-    try:
-        trace = load(path)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(trace.ops) + len(trace.ranges) == ROWS
+    trace = held_once(write(tmp_path, distinct, calls))
     assert len(trace.names) >= distinct
-    assert peak < MOST * held_bytes(trace)
+
+
+@pytest.mark.parametrize("write", [nsys, rocpd_database])
+@pytest.mark.usefixtures("small_pieces")
+def test_of_a_packed_database_only_the_trace_is_held(
+    write: Callable[[Path, int, bool], Path], tmp_path: Path
+) -> None:
+    path = write(tmp_path, 50, False)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE samples (stack BLOB)")
+        file.executemany("INSERT INTO samples VALUES (?)", [(random.randbytes(9_000),)] * 500)
+        file.commit()
+    packed = tmp_path / f"{path.name}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes(), 1, mtime=0))
+    held_once(packed)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.readers.byte_source import open_source
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.analyzer.readers.test_rocprof_reader import one_step
@@ -141,17 +140,6 @@ def test_zstd_that_unpacks_to_more_than_a_trace_does_is_refused(tmp_path: Path) 
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()
-
-
-def test_a_database_in_zstd_is_bounded_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = rocpd_files.write(tmp_path / "made.db", one_step())
-    packed = tmp_path / "made.db.zst"
-    packed.write_bytes(zstd.compress(path.read_bytes()))
-    monkeypatch.setattr(byte_source, "MAX_BYTES_IN_MEMORY", 1 << 12)
-    with pytest.raises(TraceError, match="unpack it into a file"):
-        load(packed)
 
 
 def test_a_damaged_database_inside_zstd_is_one_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import gzip
 import os
 import sqlite3
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
+from decodescope.analyzer.readers.sqlite_file import open_sqlite
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign import rocpd_files, rocprof_files
@@ -146,15 +148,27 @@ def test_a_broken_database_in_a_pipe_is_one_line(
         assert str(raised.value).startswith(f"{path}: ")
 
 
-def test_what_must_be_held_in_memory_is_bounded(
+def test_what_must_be_held_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_source, "MAX_BYTES_IN_MEMORY", 1 << 12)
+    recording = bundled_recordings()[0].read_bytes()
+    assert len(recording) > 1 << 12
+    with pipe(recording) as path, pytest.raises(TraceError, match="save it to a file"):
+        load(path)
+
+
+def test_the_copy_of_a_database_has_no_name_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(byte_source, "MAX_BYTES_IN_MEMORY", 1 << 14)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     data = nsys_export(tmp_path / "made.sqlite")
-    assert len(data) > 1 << 14
-    with pipe(data) as path, pytest.raises(TraceError, match="unpack it into a file"):
+    with pipe(data) as path, open_source(path) as source, open_sqlite(source) as database:
+        assert os.listdir(temporary) == []
+        assert database.count("CUPTI_ACTIVITY_KIND_KERNEL") == 40
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pipe(data) as path, pytest.raises(TraceError, match="space for temporary files"):
         load(path)
-    assert len(load(tmp_path / "made.sqlite").ops) == 40
 
 
 def test_a_pipe_without_an_end_is_refused() -> None:

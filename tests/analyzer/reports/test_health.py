@@ -34,6 +34,16 @@ def test_a_distorted_window_says_so(unprofiled: int | None, reported: bool) -> N
         assert "a profiled step took 1.27 times as long" in said[0]
 
 
+@pytest.mark.parametrize(("batch", "reported"), [(1, False), (16, True)])
+def test_a_batch_says_how_evenly_its_experts_are_used(batch: int, reported: bool) -> None:
+    balance = {"experts": 128, "distinct": 81.53, "busiest_share": 0.031}
+    capture = {**CAPTURE, "batch": batch, "unprofiled_step_ns": None, "experts": balance}
+    found = health(*STEPS, call(1, 2, 1), op(10, 20, 1), decodescope=capture)
+    said = "the step before the window used 81.5 of 128 experts a layer, the busiest 3.1 % of"
+    assert [said in message for message in messages(found, "experts")] == [True] * reported
+    assert found.status == "ok"
+
+
 def test_graph_launches_whose_ops_are_missing_are_counted() -> None:
     launches = [call(10 * i, 10 * i + 1, i, name="cudaGraphLaunch") for i in range(1, 4)]
     found = health(*STEPS, *launches, op(40, 50, 2))

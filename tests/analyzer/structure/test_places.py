@@ -64,6 +64,27 @@ def test_two_compilers_of_one_model_have_the_same_roles() -> None:
     assert products <= eager & compiled
 
 
+@pytest.mark.parametrize("dense_first", [True, False])
+def test_a_dense_mlp_beside_experts_keeps_its_roles(dense_first: bool) -> None:
+    """Gemma 4 26B-A4B in an engine: each part has a norm before it and one behind it."""
+    norm, product = ("rms_norm_kernel", "norm"), "nvjet_tst_64x8"
+    dense = [norm, (product, "gate_up"), ("act_and_mul_kernel", "activation"), (product, "down")]
+    experts = [
+        norm, (product, "router"), ("topkGatingSoftmax", "router"), norm,
+        ("fused_moe_kernel", "experts"), ("act_and_mul_kernel", "activation"),
+        ("fused_moe_kernel", "experts"),
+    ]  # fmt: skip
+    attention = [norm, (product, "qkv"), ("flash_fwd_splitkv_kernel", "attention"), (product, "o")]
+    parts = [*dense, norm, *experts] if dense_first else [*experts, norm, *dense]
+    layer = [*attention, norm, *parts, norm, norm]
+    expected = 4 * layer
+    names = [name for name, _ in expected]
+    meanings = [meaning_of(name) for name in names]
+    letters = "".join(one.letter for one in meanings)
+    found = roles_in_step(letters, [one.role for one in meanings], layers_of(names))
+    assert [ROLES[role] for role in found.tolist()] == [role for _, role in expected]
+
+
 def test_a_copy_beside_an_all_reduce_stages_its_message() -> None:
     """A copy to a registered buffer before, and one out of it behind; others stay copies."""
     inside, reduce = "Memcpy DtoD (Device -> Device)", "cross_device_reduce_1stage<half, 4>"

@@ -140,13 +140,13 @@ def test_a_server_that_tells_its_trace_folder_needs_no_option(
     is_told: bool, tmp_path: Path, load: Load, serve: Serve
 ) -> None:
     """It is asked once, and only where no option names the folder: its first answer takes it
-    seconds, for which only a window waits."""
-    vllm, answers = Vllm(tmp_path, load), threading.Event()
+    seconds, for which only the opening of a window waits."""
+    vllm, answers, were_in_time = Vllm(tmp_path, load), threading.Event(), list[bool]()
     path = "/server_info?config_format=json"
 
     def answer(request: Request) -> Reply:
         if request.path == path:
-            answers.wait(20)
+            were_in_time.append(answers.wait(20))
             profiler = {"profiler": "torch", "torch_profiler_dir": str(tmp_path)}
             return as_json({"vllm_config": {"profiler_config": profiler}})
         return vllm(request)
@@ -154,8 +154,13 @@ def test_a_server_that_tells_its_trace_folder_needs_no_option(
     server = serve(answer)
     door = door_to(server, tmp_path if is_told else None)
     assert door.metrics().running == 8.0
-    answers.set()
-    assert len(door.window(WindowPlan(tmp_path / "x", 100), lambda line: None).traces) == 2
+
+    def say(stage: str) -> None:
+        if stage == "measures tokens/s before the window":
+            answers.set()
+
+    assert len(door.window(WindowPlan(tmp_path / "x", 100), say).traces) == 2
+    assert were_in_time == [True] * (not is_told)
     assert [asked for _, asked in server.asked].count(path) == (not is_told)
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import signal
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,19 @@ from benchmarks.checks.endings.cases import Case
 from benchmarks.checks.endings.command import Ended, ended, problems, summary
 from benchmarks.checks.endings.leavings import left, not_whole
 from benchmarks.checks.endings.trial import Trial
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
+from decodescope.analyzer.readers.trace_entry import EntryOrigin, NewEntry
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from tests.helpers.kineto_events import document, op
 from tests.helpers.scripted import write_trace
+
+
+def _columns() -> bytes:
+    written = BytesIO()
+    trace = read_kineto_bytes(document([op(1, 2, 1)]), "a.json")
+    NewEntry(EntryOrigin(b"", b"", (0,) * 5), trace).write(written)
+    return written.getvalue()
+
 
 PAGE = b"<html><body></body></html>\n"
 WHOLE = {
@@ -19,6 +31,8 @@ WHOLE = {
     "a.json.gz": gzip.compress(b'{"a": 1}\n', mtime=0),
     "a.html": PAGE,
     "a.csv": b"kernel,ns\na,1\n",
+    "a.xml": b"<testsuite></testsuite>\n",
+    "a.columns": _columns(),
     "a.dsrec": bundled_recordings()[0].read_bytes(),
 }
 CASE = Case("export", ("export",), ("a.csv", "out/b.json"))
@@ -34,7 +48,8 @@ def test_a_file_that_was_cut_is_not_whole(tmp_path: Path, name: str) -> None:
     assert not_whole(path) == ""
     path.write_bytes(WHOLE[name])
     assert not_whole(path) == ""
-    path.write_bytes(WHOLE[name][:-3])
+    # The last columns of an entry are empty.
+    path.write_bytes(WHOLE[name][: -600 if name == "a.columns" else -3])
     assert not_whole(path).startswith(f"{name}: ")
 
 
@@ -45,10 +60,12 @@ def test_what_is_no_output_is_left(tmp_path: Path) -> None:
     for name in ("a.csv", "out/b.json", "out/trace.json.gz", "r.dsrec.partial"):
         (folder / name).touch()
     assert left(folder, temporary, CASE.outputs) == ["decodescope-x.tmp"]
-    for name in ("c.csv", "out/.decodescope-01234567.part"):
+    for name in ("c.csv", "out/.decodescope-01234567.part", "../cache/.decodescope-4567.part"):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
-    assert sorted(left(folder, temporary, CASE.outputs)) == [
-        ".decodescope-01234567.part", "c.csv", "decodescope-x.tmp",
+    outputs = (*CASE.outputs, "../cache/*.columns")
+    assert sorted(left(folder, temporary, outputs)) == [
+        ".decodescope-01234567.part", ".decodescope-4567.part", "c.csv", "decodescope-x.tmp",
     ]  # fmt: skip
 
 

@@ -35,13 +35,13 @@ class Terminal:
             env=environment,
         )
 
-    def until(self, condition) -> None:
+    def until(self, condition, patience_s: float = PATIENCE_S) -> None:
         """Read until `condition` holds or patience ends.
 
         A frame arrives in pieces, and a condition sees each of them: what a test expects of one
         frame belongs into one condition, and not into an assertion after it.
         """
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience_s
         while not condition():
             assert time.monotonic() < end, "\n".join(self.screen.display)
             self._read()

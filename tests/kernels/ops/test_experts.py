@@ -8,7 +8,8 @@ from transformers import GptOssConfig, Qwen3MoeConfig
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
-from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.activation import ClampedGate
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import NARROW_DTYPES, Norm, WeightMatrix
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
@@ -90,14 +91,14 @@ def test_weighted_sums_are_added_to_the_residual(
     assert torch.equal(residual, again)
 
 
-@pytest.mark.parametrize("clamped", [None, ClampedGate(1.6, 0.4)])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh", ClampedGate(1.6, 0.4)])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_what_is_one_launch_may_be_several(batch, clamped, inputs, assert_close) -> None:
+def test_what_is_one_launch_may_be_several(batch, activation, inputs, assert_close) -> None:
     make = inputs(torch.float32)
     experts = replace(
         experts_of(make, 6, 3, 13, 40, biased=True),
-        clamped=clamped,
-        interleaved=clamped is not None,
+        activation=activation,
+        interleaved=activation != "silu",
     )
     x, logits = make.random(batch, 40), make.random(batch, 6, seed=4)
     gate, up, out = (make.poisoned(batch, 3, 13) for _ in range(3))
@@ -108,7 +109,7 @@ def test_what_is_one_launch_may_be_several(batch, clamped, inputs, assert_close)
     assert_close(gate, expected_gate)
     assert_close(up, expected_up)
     rows = (each.flatten(0, 1) for each in (gate, up, out))
-    Swiglu(*rows, clamped or "silu").launch()
+    Swiglu(*rows, activation).launch()
     assert_close(out, experts_gate_up_reference(x, None, experts, logits))
     residual = make.poisoned(batch, 40)
     run_experts_down(out, experts, logits, residual, Tile(16, 16), adds=False)
@@ -240,7 +241,7 @@ def test_clamped_experts_agree_with_transformers(limit: float, inputs) -> None:
         3,
         normalized=True,
         interleaved=True,
-        clamped=ClampedGate(1.702, limit),
+        activation=ClampedGate(1.702, limit),
     )
     x = make.random(1, 48, seed=1)
     logits, out = x @ router.weight.T + router.bias, make.poisoned(1, 3, 21)

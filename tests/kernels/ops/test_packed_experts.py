@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.activation import ClampedGate
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.packed import packed
 from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
 from decodescope.kernels.host.tile import Tile
@@ -35,7 +36,7 @@ def experts_of(
         chosen,
         normalized=True,
         interleaved=interleaved,
-        clamped=ClampedGate(1.702, 7.0),
+        activation=ClampedGate(1.702, 7.0),
     )
 
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from decodescope.kernels.ops.swiglu import BLOCK, Activation, Swiglu, swiglu_reference
+from decodescope.kernels.host.activation import Activation
+from decodescope.kernels.ops.swiglu import BLOCK, Swiglu, swiglu_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 from tests.helpers.refusals import refuses
 

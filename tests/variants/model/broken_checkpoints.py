@@ -248,7 +248,10 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "clip": (with_config(model_type="clip"), NO_DECODER),
     "whisper": (with_config(model_type="whisper"), NO_DECODER),
     "mixtral": (with_config(model_type="mixtral"), "lacks"),
-    "gptq": (with_config(quantization_config={"quant_method": "gptq", "bits": 4}), "GPTQ"),
+    "gptq": (
+        with_config(quantization_config={"quant_method": "gptq", "bits": 4}),
+        "describes weights of 4 bits, and no tensor has such",
+    ),
     # Tokenizers.
     "a broken tokenizer": (written("tokenizer.json", "{"), NO_TOKENIZER),
     "an empty tokenizer": (written("tokenizer.json", ""), NO_TOKENIZER),

@@ -231,15 +231,14 @@ def test_tensors_that_nothing_uses_are_a_finding(folder: Path) -> None:
 
 
 OTHER_METHODS: dict[str, tuple[dict[str, Any], str]] = {
-    "gptq": ({"quant_method": "gptq", "bits": 8}, "by gptq with its own packing"),
-    "awq": ({"quant_method": "awq"}, "by awq with its own packing"),
+    "gptq": ({"quant_method": "gptq", "bits": 8}, "by gptq with 8-bit weights in groups"),
+    "hqq": ({"quant_method": "hqq"}, "by hqq with its own packing"),
     "bitsandbytes": ({"quant_method": "bitsandbytes"}, "by bitsandbytes with its own packing"),
     "a long name": ({"quant_method": "x" * 9999}, "by xxxx"),
     "deepseek": (
         {"quant_method": "fp8", "weight_block_size": [128, 128]},
         "by fp8 with one scale for each block of [128, 128]",
     ),
-    "nvfp4": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "with quant_algo nvfp4"),
     "modelopt in blocks": ({"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"}, "fp8_pb_wo"),
     "modelopt of nothing": ({"quant_method": "modelopt"}, "with quant_algo none"),
     "groups": (
@@ -252,9 +251,9 @@ OTHER_METHODS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "blocks": (compressed_tensors({"strategy": "block"}), "one scale for each block"),
     "zero points": (compressed_tensors({"type": "int", "symmetric": False}), "with zero points"),
-    "4 bits": (
-        compressed_tensors({"num_bits": 4, "type": "int"}, format="pack-quantized"),
-        "with format pack-quantized, 4-bit weights (only",
+    "3 bits": (
+        compressed_tensors({"num_bits": 3, "type": "int"}, format="pack-quantized"),
+        "with 3-bit weights (only",
     ),
     "another type": (compressed_tensors({"type": "posit"}), "weights of type posit"),
     "a list as type": (compressed_tensors({"type": [1]}), "weights of type [1]"),
@@ -276,7 +275,7 @@ def test_other_methods_are_named_before_weights_are_loaded(
     message = str(caught.value)
     assert message.startswith("mine: the fused kernels cannot run a checkpoint quantized ")
     assert words in message
-    assert message.endswith("output channel or matrix); choose another variant")
+    assert message.endswith("output channel or matrix, and 4-bit ones); choose another variant")
     assert len(message) < 300
 
 

@@ -9,6 +9,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps import annotations
 from decodescope.variants.steps.annotations import LayerRanges, range_paths
 from decodescope.variants.steps.eager_step import EagerStep
+from tests.helpers import families
 
 LAYER = ["input_norm", "attention", "post_attention_norm", "mlp"]
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
@@ -123,3 +124,10 @@ def test_other_layer_names_are_found_too() -> None:
     assert sorted(paths.values()) == sorted(
         [*layers, *parts, "embedding", "embedding", "final_norm", "lm_head"]
     )
+
+
+def test_experts_beside_an_mlp_have_ranges_of_their_own() -> None:
+    paths = range_paths(families.build("gemma4-moe"))
+    inside = [path for name, path in paths.items() if name.startswith("model.layers.1.")]
+    parts = ["pre_mlp_norm"] * 2 + ["mlp", "router", "experts"] + ["post_mlp_norm"] * 3
+    assert sorted(inside) == sorted(f"layer.1/{part}" for part in [*LAYER[:3], *parts])

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.kernels.ops.swiglu import Activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,20 @@ class LayerInputs:
 
 
 @dataclass(frozen=True, slots=True)
+class MixtureNorms:
+    """Norms of a layer whose router and shared MLP do not read what its experts read (Gemma 4).
+
+    Each reads the residual stream after its own. The results of experts and shared MLP have norms
+    before they are added up.
+    """
+
+    router: Norm
+    shared: Norm
+    experts_output: Norm
+    shared_output: Norm
+
+
+@dataclass(frozen=True, slots=True)
 class FusedLayer:
     """One decoder layer. Norms are before its two parts, after them (before what they give is added
     to the residual stream), or both.
@@ -52,6 +66,7 @@ class FusedLayer:
     Q and K turn: "" where all layers have one, None: no turn. In a `parallel` layer the MLP reads
     what attention reads, after a centered norm. `shared` is an MLP of all tokens beside the
     experts; `shared_gate` of one row makes the logit of a sigmoid that its output is multiplied by.
+    With `mixture_norms`, `mlp_norm` is that of the experts, and `mlp_output_norm` that of the sum.
     `sinks` [heads] are logits of the softmax without a token (`DecodeAttention`). `own_input`
     follows the MLP: up is the layer's input, and what it adds has a norm. The layer's result is
     multiplied by `factor` [1].
@@ -71,6 +86,7 @@ class FusedLayer:
     sinks: torch.Tensor | None = None
     shared: DenseMlp | None = None
     shared_gate: WeightMatrix | None = None
+    mixture_norms: MixtureNorms | None = None
     own_input: DenseMlp | None = None
     own_input_norm: Norm | None = None
     factor: torch.Tensor | None = None

@@ -5,7 +5,7 @@ copied into one matrix, and the model's own parameters, or the elements and scal
 modules, become views of its rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,23 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
+
+
+class MixedFormats(ModelError):
+    """Modules that the fused kernels read as one matrix are stored in the `formats`, by name."""
+
+    def __init__(self, formats: Mapping[nn.Module, str]) -> None:
+        super().__init__("matrices of different formats in one layer")
+        self.formats = formats
+
+    def named(self, model: nn.Module) -> ModelError:
+        """With the modules' names in `model`."""
+        names = {part: name for name, part in model.named_modules()}
+        stored = ", ".join(f"{names[part]} is {form}" for part, form in self.formats.items())
+        return ModelError(
+            f"{stored}: the fused kernels read them as one matrix, of one format; choose eager or "
+            "compiled, or name the quantized format in the variant"
+        )
 
 
 def norm_of(module: Any) -> Norm:
@@ -34,8 +51,9 @@ def qk_norm_of(attention: Any, norm: Callable[[Any], Norm] = norm_of) -> QkNorm 
     return QkNorm(q.weight, k.weight, q.eps)
 
 
-def scaled_rows(matrix: WeightMatrix, factor: float) -> WeightMatrix:
-    """`factor` times the matrix and its bias: the same elements with other scales."""
+def scaled_rows(matrix: WeightMatrix, factor: float | torch.Tensor) -> WeightMatrix:
+    """`factor`, or one of each row, times the matrix and its bias: the same elements with other
+    scales."""
     data, scale, bias = matrix.pointers
     if scale is None:
         scale = torch.ones(matrix.rows, dtype=torch.float32, device=data.device)
@@ -47,20 +65,21 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     """All outputs of linear modules, in order, as one matrix; or an embedding table.
 
     Raises:
-        ModelError: the modules are not stored in one format.
+        MixedFormats: the modules are not stored in one format.
     """
     biases = [bias for part in modules if (bias := getattr(part, "bias", None)) is not None]
     bias = torch.cat(biases) if biases else None
-    formats = {part.stored if isinstance(part, QuantizedMatrix) else None for part in modules}
-    if len(formats) > 1:
-        names = ", ".join(str(format[0]) if format else "the run dtype" for format in formats)
-        raise ModelError(
-            f"matrices of {names} in one layer, which the fused kernels read as one matrix; "
-            "choose eager or compiled, or name the quantized format in the variant"
-        )
-    if formats == {None}:
+    formats = [part.stored if isinstance(part, QuantizedMatrix) else None for part in modules]
+    if len(set(formats)) > 1:
+        names = [str(format[0]) if format else "the run dtype" for format in formats]
+        raise MixedFormats(dict(zip(modules, names, strict=True)))
+    if formats[0] is None:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
-    scaled = all(part.scale is not None for part in modules)
+    scaled = any(part.scale is not None for part in modules)
+    for part in modules:
+        # Of 4 bits, rows may have a scale in some parts only.
+        if scaled and part.scale is None:
+            part.scale = torch.ones(len(part.data), device=part.data.device)
     # Modules of one format that read the same x are packed alike.
     packing = next(part.packing for part in modules if isinstance(part, QuantizedMatrix))
     scale = _merged(modules, "scale") if scaled else None

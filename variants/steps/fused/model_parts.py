@@ -8,7 +8,7 @@ import torch
 from decodescope.variants.model.workload_costs import layer_windows
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.families import families
-from decodescope.variants.steps.fused.merging import matrix_of
+from decodescope.variants.steps.fused.merging import MixedFormats, matrix_of
 
 
 def fused_model(model: Any) -> FusedModel:
@@ -19,8 +19,15 @@ def fused_model(model: Any) -> FusedModel:
     captured before must not be used afterwards. A second call moves nothing.
 
     Raises:
-        ModelError: Q, K and V, or gate and up, of a layer are not stored in one format.
+        ModelError: Q, K and V, or gate and up, of a layer are not stored in one format; names them.
     """
+    try:
+        return _parts(model)
+    except MixedFormats as error:
+        raise error.named(model) from error
+
+
+def _parts(model: Any) -> FusedModel:
     decoder = model.model
     windows = layer_windows(model.config)
     family = families()[model.config.model_type]

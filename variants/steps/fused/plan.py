@@ -41,7 +41,7 @@ class StepBuffers:
 
     `normed` [batch, hidden] is what norms of their own give for other weights. Used only if a
     fusion is left out: `added` [batch, hidden], `qkv`, `k` and `v` as `q`, `gate` and `up` as
-    `activation`, `model_logits`.
+    `activation`, `model_logits`. `beside` as `added`, of layers with `mixture_norms`.
     """
 
     tokens: torch.Tensor
@@ -63,6 +63,7 @@ class StepBuffers:
     normed: torch.Tensor
     normed_half: torch.Tensor
     added: torch.Tensor
+    beside: torch.Tensor
     qkv: torch.Tensor
     k: torch.Tensor
     v: torch.Tensor
@@ -164,6 +165,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         normed=zeros(parts.hidden),
         normed_half=zeros(parts.hidden, dtype=half),
         added=zeros(parts.hidden),
+        beside=zeros(parts.hidden if parts.layers[0].mixture_norms else 0),
         qkv=zeros(max(layer.qkv.rows for layer in parts.layers)).flatten(),
         k=zeros(kv_width).flatten(),
         v=zeros(kv_width).flatten(),

@@ -9,16 +9,18 @@ import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.kernels.ops.swiglu import Activation
-from decodescope.variants.model.experts import expert_counts
+from decodescope.variants.model.experts import choice, expert_counts, has_experts
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
 )
+from decodescope.variants.model.text_decoder import decoder_fields
 from decodescope.variants.model.workload_costs import head_dim, layer_configs
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 from decodescope.variants.steps.fused.families import families
+from decodescope.variants.steps.fused.families.family import Family
 
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 512
 MIN_CAPABILITY = (8, 0)
@@ -53,7 +55,7 @@ def require_support(
         InputError: more sequences than they decode at once.
         MissingRequirement: Triton is not installed, or the GPU is too old.
     """
-    reason = unsupported_fields(fields) or _variant_reason(fields, spec)
+    reason = unsupported_fields(fields, spec)
     if reason is not None:
         raise ModelError(f"{name}: the fused kernels cannot run {reason}; choose another variant")
     if batch > MAX_BATCH:
@@ -87,25 +89,29 @@ def unsupported_gpu(
     return None
 
 
-def unsupported_fields(fields: Mapping[str, object]) -> str | None:
-    """The parts of a model with this config.json that the kernels lack, to follow "cannot run".
+def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED) -> str | None:
+    """The parts of a model with this config.json that the kernels of `spec` lack, to follow "cannot
+    run".
 
     All reasons at once. None if there is none, or if transformers cannot read the fields: loading
     the model reports that better. Raises as `unsupported_quantization`.
     """
-    model_type = fields.get("model_type")
+    fields = decoder_fields(fields)
+    model_type = str(fields.get("model_type"))
     if model_type not in families():
         return f"model_type {model_type} (supported: {', '.join(families())})"
     try:
         config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
     except Exception:  # transformers raises nearly every type for a broken configuration
         return None
-    quantization = unsupported_quantization(fields)
-    return ", ".join([*([quantization] if quantization else ()), *_reasons(config)]) or None
+    family, quantization = families()[model_type], unsupported_quantization(fields)
+    reasons = [*([quantization] if quantization else ()), *_reasons(config, family)]
+    if not reasons and has_experts(config):
+        reasons = [*_reasons_of_experts(family, declared_formats(fields), spec)]
+    return ", ".join(reasons) or None
 
 
-def _reasons(config: Any) -> Iterator[str]:
-    family = families()[config.model_type]
+def _reasons(config: Any, family: Family) -> Iterator[str]:
     # Gemma's field; transformers ignores hidden_act there.
     field = "hidden_activation" if getattr(config, "hidden_activation", None) else "hidden_act"
     names = _ACTIVATIONS[family.activation]
@@ -131,7 +137,7 @@ def _reasons(config: Any) -> Iterator[str]:
         yield f"partial_rotary_factor {rotated} of head_dim {size} (only of an even part)"
     count, chosen = expert_counts(config)
     if not 1 <= chosen <= count:
-        yield f"num_experts_per_tok {chosen} of {count} experts"
+        yield choice(config)
     known = {"full_attention", "sliding_attention"}
     if unknown := set(getattr(config, "layer_types", None) or ()) - known:
         yield f"layer_types with {', '.join(sorted(unknown))} (only full and sliding attention)"
@@ -139,13 +145,14 @@ def _reasons(config: Any) -> Iterator[str]:
         yield from family.reasons(config)
 
 
-def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
-    """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
-    family = families()[str(fields.get("model_type"))]
-    if not family.is_mixture:
-        return None
+def _reasons_of_experts(
+    family: Family, declared: Collection[str], spec: VariantSpec
+) -> Iterator[str]:
+    """Why `spec` is no variant of a mixture of experts whose config.json declares these formats."""
+    if declared:
+        stored = " and ".join(sorted(declared))
+        yield f"experts in {stored} by quantization_config (only those that a variant quantises)"
     if spec.narrow and not family.quantizable:
-        return f"{fields['model_type']} with weights in {spec.weight_format}"
-    if declared_formats(fields):
-        return "experts in FP8 or INT8 by quantization_config (only those that a variant quantises)"
-    return "experts with activations in FP8" if spec.fp8_x else None
+        yield f"experts with weights in {spec.weight_format}"
+    elif spec.fp8_x:
+        yield "experts with activations in FP8"

@@ -1,8 +1,6 @@
 """The fused step against transformers: same tokens, same logits, with any part left out."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -10,17 +8,12 @@ import torch
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.experts_gate_up import used_experts
-from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import FUSIONS
-from decodescope.variants.steps.eager_step import EagerStep
-from decodescope.variants.steps.fused.fused_step import FusedStep
-from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from tests.helpers import families
 from tests.helpers.fused_steps import (
     assert_logits_agree,
@@ -57,6 +50,7 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "gemma3",
         "gemma4",
         "gemma4-inputs",
+        "gemma4-moe",
         "glm4",
         "granite",
         "cohere2",
@@ -117,7 +111,10 @@ def test_what_is_left_out_changes_no_token(family: str, left_out: str, device: s
         *(("qwen3-moe", part, 1) for part in FUSIONS),
         *((family, "-".join(FUSIONS), 1) for family in families.MIXTURES),
         ("glm4-moe", "norm", 1),
-        *((family, "gate_up-residual", 2) for family in ("qwen2-moe", "gpt-oss", "glm4-moe")),
+        *(
+            (family, "gate_up-residual", 2)
+            for family in ("qwen2-moe", "gpt-oss", "glm4-moe", "gemma4-moe")
+        ),
     ],
 )
 def test_what_is_left_out_of_a_mixture_changes_no_token(
@@ -132,7 +129,13 @@ def test_what_is_left_out_of_a_mixture_changes_no_token(
 
 @pytest.mark.parametrize(
     ("family", "words", "batch"),
-    [("qwen2-moe", "+fp8_e4m3", 1), ("qwen2-moe", "+int8", 2), ("gpt-oss", "", 1)],
+    [
+        ("qwen2-moe", "+fp8_e4m3", 1),
+        ("qwen2-moe", "+int8", 2),
+        ("gpt-oss", "", 1),
+        ("gemma4-moe", "+int8", 1),
+        ("gemma4-moe", "+fp8_e4m3", 2),
+    ],
 )
 def test_what_is_left_out_of_a_mixture_in_bfloat16_changes_little(
     family: str, words: str, batch: int, device: str
@@ -147,8 +150,9 @@ def test_what_is_left_out_of_a_mixture_in_bfloat16_changes_little(
     assert (logits[1] - logits[0]).norm() < 0.03 * logits[0].norm()
 
 
-def test_choices_are_counted_as_the_kernels_choose(device: str) -> None:
-    loaded = load_family("glm4-moe", device)
+@pytest.mark.parametrize("family", ["glm4-moe", "gemma4-moe"])
+def test_choices_are_counted_as_the_kernels_choose(family: str, device: str) -> None:
+    loaded = load_family(family, device)
     workload = DecodeWorkload(4, 5, 2, "fp32")
     step = fused(loaded, workload)
     step.prefill(prompt_of(loaded, workload))
@@ -157,6 +161,14 @@ def test_choices_are_counted_as_the_kernels_choose(device: str) -> None:
     for counts, logits, experts in zip(counted, logits_of, step.plan.parts.mixtures, strict=True):
         used = used_experts(logits, experts).flatten()
         assert torch.equal(counts, torch.bincount(used, minlength=5).float())
+    info = capture_info(Subject(loaded, workload, "cpu", "fused"), step, WindowPlan(0, 0, 1), None)
+    used_of = map(used_experts, logits_of, step.plan.parts.mixtures)
+    distinct = [len(used.unique()) for used in used_of]
+    assert info.experts is not None
+    assert info.experts.experts == 5
+    assert info.experts.distinct == pytest.approx(sum(distinct) / len(distinct))
+    shares = counted.max(dim=1).values / counted.sum(dim=1)
+    assert info.experts.busiest_share == pytest.approx(float(shares.mean()))
 
 
 def test_sinks_without_our_attention_change_no_token(device: str) -> None:
@@ -202,59 +214,6 @@ def test_tokens_are_drawn_as_for_transformers_logits(
     assert step.plan.buffers.position.item() == step.position == 10
     step.reset(7)
     assert torch.equal(decoded(step, 1), tokens[:, :1])
-
-
-@pytest.mark.parametrize(
-    ("words", "batch", "norms", "dtype"),
-    [
-        ("", 1, 0, torch.bfloat16),
-        ("-norm", 1, 5, torch.bfloat16),
-        ("", 2, 5, torch.bfloat16),
-        ("+fp8_e4m3", 2, 5, torch.float16),
-        ("+w8a8", 2, 0, torch.bfloat16),
-        ("+w8a8+head16", 2, 1, torch.bfloat16),
-    ],
-)
-def test_norms_of_a_batch_are_launches_of_their_own(
-    words: str, batch: int, norms: int, dtype: torch.dtype, device: str
-) -> None:
-    """Two layers and the head. Narrow weights take x in float16."""
-    loaded = load_family("llama2", device, torch.bfloat16)
-    step = fused(loaded, DecodeWorkload(batch, 3, 4, "bf16"), f"fused{words}")
-    found = [
-        (placed.path[-1], placed.operation.out.dtype)
-        for placed in step_operations(step.plan)
-        if isinstance(placed.operation, RmsNorm)
-    ]
-    paths = ["input_norm", "post_attention_norm"] * 2 + ["final_norm"]
-    assert found == [(path, dtype) for path in (paths[-norms:] if norms else [])]
-
-
-@pytest.mark.parametrize(
-    ("family", "left_out", "launches"),
-    [
-        ("llama2", "", 5 * 2 + 2),
-        ("llama2", "-gate_up", 7 * 2 + 2),
-        ("llama2", "-residual", 7 * 2 + 2),
-        ("phi3-partial", "", 5 * 2 + 2),
-        ("granite", "", 5 * 2 + 2),
-        ("olmo3", "", 7 * 2 + 2),
-        ("gemma2", "", 7 * 2 + 2),
-        ("gemma4", "", 7 * 2 + 2),
-        ("gemma4-inputs", "", 11 * 4 + 5),
-        ("glm4", "", 7 * 2 + 2),
-        ("cohere2", "", 6 * 2 + 3),
-        ("qwen3-moe", "", 6 * 2 + 2),
-        ("qwen3-moe", "-gate_up", 7 * 2 + 2),
-        ("qwen3-moe", "-residual", 8 * 2 + 2),
-    ],
-)
-def test_a_token_takes_as_few_launches_as_documented(
-    family: str, left_out: str, launches: int
-) -> None:
-    workload = DecodeWorkload(1, 3, 4, "fp32")
-    step = fused(load_family(family, "cpu"), workload, f"fused{left_out}")
-    assert len(step_operations(step.plan)) == launches
 
 
 def test_going_back_repeats_the_same_bits(device: str) -> None:
@@ -310,64 +269,6 @@ def test_what_a_step_must_not_be_asked(device: str) -> None:
     with pytest.raises(InputError, match="reset to position 6"):
         step.reset(6)
     assert step.position == 5
-
-
-@pytest.mark.parametrize("left_out", ["", *(f"-{part}" for part in FUSIONS), "-qkv-norm-residual"])
-@pytest.mark.parametrize("family", ["mistral", "qwen3-biased"])
-def test_bytes_read_are_those_of_any_variant(family: str, left_out: str) -> None:
-    loaded = load_family(family, "cpu")
-    workload = DecodeWorkload(2, 5, 3, "fp32")
-    step, eager = fused(loaded, workload, f"fused{left_out}"), EagerStep(loaded, workload)
-    assert step.weight_bytes_read == eager.weight_bytes_read
-    assert step.kv_bytes_read(7) == eager.kv_bytes_read(7)
-    assert step.ungraphed() is None
-
-
-def folded_bytes(step: FusedStep, model: Any) -> int:
-    """The bytes of vectors of the step's own, less those of the model that it does not read."""
-
-    def vectors(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
-        """Their bytes, by address."""
-        return {one.data_ptr(): one.nbytes for one in tensors if one.dim() == 1}
-
-    read = vectors(one for placed in step_operations(step.plan) for one in placed.operation.weights)
-    return sum(read.values()) - sum(vectors(model.parameters()).values())
-
-
-@pytest.mark.parametrize(
-    ("family", "dtype"),
-    [
-        *((family, torch.bfloat16) for family in families.FAMILIES),
-        ("gemma3", torch.float16),
-        ("gemma3", torch.float32),
-    ],
-)
-def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtype) -> None:
-    loaded = load_family(family, "cpu", dtype)
-    workload = DecodeWorkload(3, 5, 3)
-    model_bytes = weight_bytes_read(loaded.model, 3)
-    step = fused(loaded, workload)
-    assert step.weight_bytes_read == model_bytes + folded_bytes(step, loaded.model)
-    assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
-
-
-@pytest.mark.parametrize("family", families.MIXTURES)
-def test_of_a_mixture_all_is_read_but_experts_that_no_token_chooses(family: str) -> None:
-    loaded = load_family(family, "cpu")
-    step = fused(loaded, DecodeWorkload(1, 5, 3, "fp32"))
-    assert step.weight_bytes_read == weight_bytes_read(loaded.model, 1)
-    assert step.chosen_weight_bytes() == step.weight_bytes_read
-
-
-def test_narrower_matrices_are_fewer_bytes() -> None:
-    step = fused(load_family("llama2", "cpu"), DecodeWorkload(1, 5, 3, "fp32"))
-    plan = step.plan
-    layer = plan.parts.layers[0]
-    narrow = WeightMatrix(layer.o.data.half(), torch.ones(layer.o.rows))
-    layers = (replace(layer, o=narrow), *plan.parts.layers[1:])
-    narrower = replace(plan, parts=replace(plan.parts, layers=layers))
-    saved = layer.o.data.nbytes // 2 - 4 * layer.o.rows
-    assert weight_bytes(step_operations(narrower)) == step.weight_bytes_read - saved
 
 
 @pytest.mark.parametrize("family", families.MIXTURES)

@@ -63,6 +63,7 @@ FAMILIES = (
     "gemma3",
     "gemma4",
     "gemma4-inputs",
+    "gemma4-moe",
     "granite",
     "glm4",
     "cohere2",

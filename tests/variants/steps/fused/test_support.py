@@ -56,8 +56,9 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         (
             "gemma4",
-            {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2},
-            "enable_moe_block (only dense MLPs)",
+            {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2}
+            | {"hidden_size_per_layer_input": 24},
+            "enable_moe_block with hidden_size_per_layer_input (only one of them)",
         ),
         ("llama2", {"model_type": "no-such-type"}, "model_type no-such-type"),
         ("llama2", {"model_type": None}, "model_type None"),
@@ -70,8 +71,8 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("rope-linear", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
         (
             "llama2",
-            {"quantization_config": {"quant_method": "awq"}},
-            "a checkpoint quantized by awq with its own packing (only 8-bit weights with one",
+            {"quantization_config": {"quant_method": "hqq"}},
+            "a checkpoint quantized by hqq with its own packing (only 8-bit weights with one",
         ),
         ("llama2", {"sliding_window": 8}, "sliding_window 8 in a llama model"),
         (
@@ -92,6 +93,9 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("glm4-moe", {"norm_topk_prob": False}, "norm_topk_prob false (only weights that are"),
         ("mixtral", {"num_experts_per_tok": 0}, "num_experts_per_tok 0 of 4"),
         ("gpt-oss", {"num_experts_per_tok": 6}, "num_experts_per_tok 6 of 5"),
+        ("gemma4-moe", {"top_k_experts": 6}, "top_k_experts 6 of 5"),
+        ("gemma4-moe", {"num_experts": None}, "enable_moe_block with num_experts None"),
+        ("gemma4-moe", {"top_k_experts": None}, "enable_moe_block with top_k_experts None"),
     ],
 )
 def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: str) -> None:
@@ -111,13 +115,13 @@ def test_experts_have_no_activations_in_fp8() -> None:
 
 
 def test_experts_with_rows_of_inputs_are_not_quantised() -> None:
-    with pytest.raises(ModelError, match="cannot run gpt_oss with weights in int8"):
+    with pytest.raises(ModelError, match="cannot run experts with weights in int8"):
         require_support("mine", CONFIGS["gpt-oss"], 1, "cpu", VariantSpec.parse("fused+int8"))
 
 
 def test_experts_that_are_stored_narrow_are_refused() -> None:
     fields = CONFIGS["qwen3-moe"] | {"quantization_config": {"quant_method": "fbgemm_fp8"}}
-    with pytest.raises(ModelError, match="experts in FP8 or INT8 by quantization_config"):
+    with pytest.raises(ModelError, match="experts in fp8_e4m3 by quantization_config"):
         require_support("mine", fields, 1, "cpu")
 
 

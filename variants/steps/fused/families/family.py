@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.weights import Norm
-from decodescope.kernels.ops.swiglu import Activation
 from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel, LayerInputs
 from decodescope.variants.steps.fused.merging import norm_of
 
@@ -29,7 +29,6 @@ class Family:
     norm: Callable[[Any], Norm] = norm_of
     whole: Callable[[Any, FusedModel], FusedModel] = lambda config, parts: parts
     inputs: Callable[[Any], LayerInputs | None] = lambda decoder: None
-    is_mixture: bool = False
     activation: Activation = "silu"
     rotates_part: bool = False
     rotates_neighbours: bool = False

@@ -1,17 +1,21 @@
-"""Gemma 4 (text, dense): as Gemma 3, with weights of norms as they are, a norm of V, and a factor
+"""Gemma 4 (text): as Gemma 3, with weights of norms as they are, a norm of V, and a factor
 for each layer. Layers without a window have heads of their own, and V may be K before its norm.
-In E2B and E4B each layer has an input of its own, and the last ones read K and V of others."""
+In E2B and E4B each layer has an input of its own, and the last ones read K and V of others. 26B-A4B
+has experts beside the MLP."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, LayerInputs
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, LayerInputs, MixtureNorms
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.gemma import layer_with, whole
-from decodescope.variants.steps.fused.merging import matrix_of, scaled_rows
+from decodescope.variants.steps.fused.merging import experts_of, matrix_of, scaled_rows
+
+_OF_EXPERTS = ("num_experts", "top_k_experts", "moe_intermediate_size")
 
 
 def _norm(module: Any) -> Norm:
@@ -22,8 +26,10 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     attention, config = layer.self_attn, layer.config
     read, kv_from = layer_with(layer, window, _norm), None
     if attention.is_kv_shared_layer:
-        kinds = zip(config.layer_types, config.kv_sharing_modes, strict=True)
-        kv_from = [*kinds].index((attention.layer_type, "store"))
+        own = config.layer_types[: -config.num_kv_shared_layers]
+        kv_from = max(i for i, kind in enumerate(own) if kind == attention.layer_type)
+    if config.enable_moe_block:
+        read = _with_experts(layer, read)
     if config.hidden_size_per_layer_input:
         gate, projection = layer.per_layer_input_gate, layer.per_layer_projection
         own = DenseMlp(matrix_of(gate), matrix_of(projection), "gelu_tanh")
@@ -39,11 +45,44 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     )
 
 
+def _with_experts(layer: Any, read: FusedLayer) -> FusedLayer:
+    """The layer with its MLP as that of all tokens, and norms around both."""
+    router, experts = layer.router, layer.experts
+    assert isinstance(read.mlp, DenseMlp)
+    assert read.mlp_norm is not None
+    of_each = router.per_expert_scale.detach().float().repeat_interleave(router.hidden_size)
+    mixture = Experts(
+        router=matrix_of(router.proj),
+        gate_up=experts_of(experts.gate_up_proj),
+        down=scaled_rows(experts_of(experts.down_proj), of_each),
+        chosen=int(layer.config.top_k_experts),
+        normalized=True,
+        activation=read.mlp.activation,
+    )
+    norms = MixtureNorms(
+        router=Norm(router.scale.detach().float() * router.scalar_root_size, float(router.eps)),
+        shared=read.mlp_norm,
+        experts_output=_norm(layer.post_feedforward_layernorm_2),
+        shared_output=_norm(layer.post_feedforward_layernorm_1),
+    )
+    return replace(
+        read,
+        mlp=mixture,
+        mlp_norm=_norm(layer.pre_feedforward_layernorm_2),
+        shared=read.mlp,
+        mixture_norms=norms,
+    )
+
+
 def _reasons(config: Any) -> Iterator[str]:
     if config.use_bidirectional_attention == "all":
         yield "use_bidirectional_attention all (only attention to earlier tokens)"
-    if config.enable_moe_block:
-        yield "enable_moe_block (only dense MLPs)"
+    if not config.enable_moe_block:
+        return
+    if config.hidden_size_per_layer_input:
+        yield "enable_moe_block with hidden_size_per_layer_input (only one of them)"
+    sizes = {name: getattr(config, name) for name in _OF_EXPERTS}
+    yield from (f"enable_moe_block with {name} {size}" for name, size in sizes.items() if not size)
 
 
 def _inputs(decoder: Any) -> LayerInputs | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.activation import ClampedGate
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.model.quantized_weights import QuantizedExperts
 from decodescope.variants.steps.fused.blocks import FusedLayer
@@ -27,7 +28,7 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
         chosen=int(router.top_k),
         normalized=True,
         interleaved=True,
-        clamped=ClampedGate(float(experts.alpha), float(experts.limit)),
+        activation=ClampedGate(float(experts.alpha), float(experts.limit)),
     )
     sinks = layer.self_attn.sinks.detach()
     return replace(layer_with(layer, mixture, window), sinks=sinks)
@@ -45,4 +46,4 @@ def _by_outputs(weight: torch.Tensor | QuantizedExperts, bias: torch.Tensor) -> 
     return experts_of(outputs, biases)
 
 
-FAMILIES = {"gpt_oss": Family(_layer, is_mixture=True, quantizable=False, angles_once=True)}
+FAMILIES = {"gpt_oss": Family(_layer, quantizable=False, angles_once=True)}

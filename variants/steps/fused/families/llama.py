@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
-from decodescope.kernels.ops.swiglu import Activation
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.merging import matrix_of, norm_of, qk_norm_of

@@ -47,8 +47,8 @@ def _glm_reasons(config: Any) -> Iterator[str]:
 
 
 FAMILIES = {
-    "mixtral": Family(_layer, is_mixture=True),
-    "qwen2_moe": Family(_layer, is_mixture=True),
-    "qwen3_moe": Family(_layer, is_mixture=True),
-    "glm4_moe": Family(_layer, _glm_reasons, is_mixture=True, rotates_part=True),
+    "mixtral": Family(_layer),
+    "qwen2_moe": Family(_layer),
+    "qwen3_moe": Family(_layer),
+    "glm4_moe": Family(_layer, _glm_reasons, rotates_part=True),
 }

@@ -11,7 +11,12 @@ from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import Rotate
 from decodescope.variants.steps.fused.blocks import FusedLayer
-from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
+from decodescope.variants.steps.fused.lowering.builder import (
+    Behind,
+    Source,
+    StepBuilder,
+    row_blocks,
+)
 from decodescope.variants.steps.fused.torch_operators import static_attention
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -25,8 +30,8 @@ def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLay
     rows, scales = builder.plan.cache.layer(index), builder.plan.cache.scales(index)
     q = _queries(builder, path, layer, source, rows, scales)
     attended = _attended(builder, f"{path}/decode_attention", layer, q, rows, scales)
-    norm = layer.attention_output_norm
-    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles["o"], norm, norm_path)
+    behind = Behind(norm_path, layer.attention_output_norm)
+    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles["o"], behind)
 
 
 def _queries(

@@ -30,13 +30,13 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
-    """A product in `StepBuffers.added` that a launch under `path` still has to norm and add; then
-    it multiplies the sum by `factor`."""
+class Behind:
+    """What becomes of a product: a launch under `path` adds it, or its `norm`, to the residual
+    stream, and multiplies the sum by `factor`."""
 
-    path: str
-    norm: Norm | None
-    factor: torch.Tensor | None
+    path: str = ""
+    norm: Norm | None = None
+    factor: torch.Tensor | None = None
 
 
 class StepBuilder:
@@ -49,8 +49,9 @@ class StepBuilder:
         self.buffers = plan.buffers
         self.tiles = plan.tiles
         # Of each layer with experts in turn.
-        self.router_logits = iter(plan.buffers.router_logits)
-        self._left: _Left | None = None
+        self.router_logits: Iterator[torch.Tensor] = iter(plan.buffers.router_logits)
+        # For what `StepBuffers.added` holds and no launch has added yet.
+        self._left: Behind | None = None
         self._read = Source(plan.buffers.x)
         self._single = len(plan.buffers.x) == 1
         # In a product, every program would norm all tokens of a batch.
@@ -130,11 +131,9 @@ class StepBuilder:
         x: torch.Tensor,
         weight: WeightMatrix,
         tile: Tile,
-        norm: Norm | None = None,
-        norm_path: str = "",
-        factor: torch.Tensor | None = None,
+        behind: Behind = Behind(),
     ) -> None:
-        """Add W x, or its `norm`, to the residual stream, or leave that to what comes next."""
+        """Add W x to the residual stream as `behind` says, or leave that to what comes next."""
         source = self.quantized(f"{path.rpartition('/')[0]}/quantize", Source(x), weight)
         product = partial(
             LinearResidual,
@@ -144,30 +143,32 @@ class StepBuilder:
             workspace=self.plan.workspace,
             x_scale=source.scale,
         )
-        self.add_residual(path, product, norm, norm_path, factor)
+        self.add_residual(path, product, behind)
 
     def add_residual(
         self,
         path: str,
         operation: Callable[..., ResidualOperation],
-        norm: Norm | None = None,
-        norm_path: str = "",
-        factor: torch.Tensor | None = None,
+        behind: Behind = Behind(),
     ) -> None:
-        """Add the result of `operation(residual, adds=...)`, or its `norm`, to the residual stream
-        and multiply that by `factor`, or leave both to what comes next."""
+        """Add the result of `operation(residual, adds=...)` to the residual stream as `behind`
+        says, or leave that to what comes next."""
         self.add_left()
-        uses_residual, added = self.spec.uses("residual"), self.buffers.added
-        if uses_residual and norm is None and factor is None:
+        if self.spec.uses("residual") and behind.norm is None and behind.factor is None:
             self.add(f"{path}+residual", operation(self.buffers.x))
             return
-        self.add(path, operation(added, adds=False))
-        if uses_residual:
-            self._left = _Left(norm_path, norm, factor)
+        self.add(path, operation(self.buffers.added, adds=False))
+        self.leave(f"{path.rpartition('/')[0]}/residual", behind)
+
+    def leave(self, path: str, behind: Behind) -> None:
+        """Leave the addition of what `StepBuffers.added` holds to what comes next. Without the
+        fusion it is under `path`."""
+        if self.spec.uses("residual"):
+            self._left = behind
             return
-        if norm is not None:
-            self.add(norm_path, RmsNorm(added, norm, added))
-        self._left = _Left(f"{path.rpartition('/')[0]}/residual", None, factor)
+        if behind.norm is not None:
+            self.add(behind.path, RmsNorm(self.buffers.added, behind.norm, self.buffers.added))
+        self._left = Behind(path, None, behind.factor)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:

@@ -4,7 +4,7 @@ from decodescope.kernels.ops.embedding import Embed
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, LayerInputs
-from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder
+from decodescope.variants.steps.fused.lowering.builder import Behind, Source, StepBuilder
 
 
 def lower_all_inputs(builder: StepBuilder, inputs: LayerInputs) -> None:
@@ -30,6 +30,6 @@ def lower_input(
     builder.linear(f"{path}/gate_proj", source, own.gate_up, gated, tiles["input_gate"])
     inputs = buffers.layer_inputs.view(len(gated), -1, gated.shape[1])[:, index]
     builder.add(f"{path}/gelu", Swiglu(gated, inputs, gated, own.activation))
-    product = gated, own.down, tiles["input_projection"]
-    norm = layer.own_input_norm
-    builder.add_product(f"{path}/down_proj", *product, norm, norm_path, layer.factor)
+    behind = Behind(norm_path, layer.own_input_norm, layer.factor)
+    tile = tiles["input_projection"]
+    builder.add_product(f"{path}/down_proj", gated, own.down, tile, behind)

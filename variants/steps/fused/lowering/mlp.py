@@ -1,10 +1,12 @@
 """The MLP of a layer, dense or a mixture of experts."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 
 from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.operation import ResidualOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown
@@ -12,9 +14,16 @@ from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
+from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.swiglu import Swiglu
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
-from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, MixtureNorms
+from decodescope.variants.steps.fused.lowering.builder import (
+    Behind,
+    Source,
+    StepBuilder,
+    row_blocks,
+)
 from decodescope.variants.steps.fused.torch_operators import scale_by_sigmoid
 
 _NORM = "post_attention_norm"
@@ -22,6 +31,9 @@ _NORM = "post_attention_norm"
 
 def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
     """The operations of the MLP of the next layer, under `path`."""
+    if layer.mixture_norms is not None:
+        _beside(builder, path, layer, layer.mixture_norms)
+        return
     mlp = layer.mlp
     first = mlp.router if isinstance(mlp, Experts) else mlp.gate_up
     if layer.parallel:
@@ -35,10 +47,10 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
     else:
         memory_of = builder.buffers.activation, builder.tiles["gate_up"]
         activation = _gated(builder, path, source, mlp, *memory_of)
-        memory = activation, mlp.down, builder.tiles["down"]
-        norm = layer.mlp_output_norm
         factor = layer.factor if layer.own_input is None else None
-        builder.add_product(f"{path}/down_proj", *memory, norm, norm_path, factor)
+        behind = Behind(norm_path, layer.mlp_output_norm, factor)
+        tile = builder.tiles["down"]
+        builder.add_product(f"{path}/down_proj", activation, mlp.down, tile, behind)
 
 
 def _gated(
@@ -87,11 +99,42 @@ def _mixture(
     builder.add_product(f"{inside}/down_proj", activation, *down)
 
 
+def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNorms) -> None:
+    """The experts, then the MLP beside them, each after a norm of its own; the sum of their norms
+    is left in `added`."""
+    mlp, shared = layer.mlp, layer.shared
+    assert isinstance(mlp, Experts)
+    assert shared is not None
+    buffers, tiles, own_path = builder.buffers, builder.tiles, f"{path}/mlp"
+    shared_path = f"{own_path}/shared_expert"
+    source = builder.normed(f"{own_path}/router_norm", norms.router, mlp.router)
+    logits = _routed(builder, own_path, source, mlp)
+    source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, mlp.gate_up)
+    path_of_sum, summed = _used(builder, own_path, source, mlp, logits)
+    builder.add(path_of_sum, summed(buffers.beside, adds=False))
+    source = builder.normed(f"{shared_path}/input_norm", norms.shared, shared.gate_up)
+    memory = buffers.shared, tiles["shared_gate_up"]
+    activation = _gated(builder, shared_path, source, shared, *memory)
+    down = partial(LinearResidual, activation, shared.down, buffers.added, tiles["shared_down"])
+    builder.add(f"{shared_path}/down_proj", down(builder.plan.workspace, adds=False))
+    output = RmsNorm(buffers.added, norms.shared_output, buffers.added)
+    builder.add(f"{shared_path}/output_norm", output)
+    experts_output = buffers.beside, buffers.added, None, None, norms.experts_output
+    builder.add(f"{own_path}/output_norm", RmsNormResidual(*experts_output))
+    behind = Behind(f"{path}/post_mlp_norm", layer.mlp_output_norm, layer.factor)
+    builder.leave(f"{own_path}/residual", behind)
+
+
 def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
     """The router's product, and launches in which every program finds its experts itself. Those of
     a batch leave the sum over a token's experts to a launch of its own."""
-    buffers, tiles = builder.buffers, builder.tiles
-    logits = next(builder.router_logits)
+    logits = _routed(builder, path, source, mlp)
+    builder.add_residual(*_used(builder, path, source, mlp, logits))
+
+
+def _routed(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> torch.Tensor:
+    """The router's logits [batch, experts]."""
+    tiles, logits = builder.tiles, next(builder.router_logits)
     if len(source.x) == 1:
         builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
     else:
@@ -99,25 +142,32 @@ def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> N
         shared = tiles["router"], builder.plan.workspace
         router = LinearResidual(source.x, mlp.router, logits, *shared, adds=False)
         builder.add(f"{path}/router", router)
+    return logits
+
+
+def _used(
+    builder: StepBuilder, path: str, source: Source, mlp: Experts, logits: torch.Tensor
+) -> tuple[str, Callable[..., ResidualOperation]]:
+    """The experts that the tokens use, up to the operation that adds their weighted sum: its path,
+    and what makes it."""
+    buffers, tiles = builder.buffers, builder.tiles
     activation, gate, up = (
         builder.rows(buffer, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
         for buffer in (buffers.activation, buffers.gate, buffers.up)
     )
+    function = "gelu" if mlp.activation == "gelu_tanh" else "silu"
     gate_up = partial(ExpertsGateUp, source.x, source.norm, mlp, logits)
     tile = tiles["experts_gate_up"]
     if builder.spec.uses("gate_up"):
-        builder.add(f"{path}/experts_gate_up+silu", gate_up(activation, tile))
+        builder.add(f"{path}/experts_gate_up+{function}", gate_up(activation, tile))
     else:
         builder.add(f"{path}/experts_gate_up", gate_up(gate, tile, up))
         memory = gate.flatten(0, 1), up.flatten(0, 1), activation.flatten(0, 1)
-        builder.add(f"{path}/silu", Swiglu(*memory, mlp.clamped or "silu"))
+        builder.add(f"{path}/{function}", Swiglu(*memory, mlp.activation))
     tile = tiles["experts_down"]
     if len(source.x) == 1:
-        weighted = partial(ExpertsDown, activation, mlp, logits, tile=tile)
-        builder.add_residual(f"{path}/experts_down", weighted)
-        return
+        return f"{path}/experts_down", partial(ExpertsDown, activation, mlp, logits, tile=tile)
     outputs = buffers.expert_outputs
     products = ExpertsDownProducts(activation, mlp, logits, outputs, tile)
     builder.add(f"{path}/experts_down", products)
-    combined = partial(ExpertsCombine, outputs, mlp, logits)
-    builder.add_residual(f"{path}/experts_combine", combined)
+    return f"{path}/experts_combine", partial(ExpertsCombine, outputs, mlp, logits)

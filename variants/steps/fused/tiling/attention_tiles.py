@@ -7,13 +7,8 @@ from collections.abc import Iterator
 
 from decodescope.kernels.device.attention_splits import MAX_SPLITS, default_splits
 from decodescope.kernels.host.tile import MIN_DOT, Tile
-from decodescope.variants.steps.fused.tiling.shapes import (
-    StepShapes,
-    TiledOperation,
-    power_of_2_from,
-    power_of_2_to,
-)
-from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, Factors, TileKind, scaled
+from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from, power_of_2_to
+from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, Factors, TileKind
 
 _MAX_BLOCK = 512
 _CHOICES: tuple[Factors, ...] = (
@@ -32,7 +27,7 @@ _CHOICES: tuple[Factors, ...] = (
 
 
 class AttentionTiles(TileKind):
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+    def default(self, multiprocessors: int) -> Tile:
         """Blocks of 128 positions, or what registers hold, and one wave of splits: two programs a
         multiprocessor, or four if a block fills half of their registers.
 
@@ -41,42 +36,42 @@ class AttentionTiles(TileKind):
         12352, 64 splits save 6 % of the step against 32; over 256, one block of all of them with
         eight warps was faster than two splits, and over 3136 and 6208, blocks of 256 by 1 %.
         """
-        shape, warps = shapes.shape(operation), 4
-        position_bytes = 2 * power_of_2_from(shape.unit) * shapes.kv_bytes
+        shapes, shape, warps = self.shapes, self.shape, 4
+        thread_bytes = _thread_bytes(self.element_bytes)
+        position_bytes = 2 * power_of_2_from(shape.unit) * self.element_bytes
         # The smallest block of long heads in float32 takes eight.
-        while MIN_DOT * position_bytes > 32 * warps * _thread_bytes(shapes.kv_bytes):
+        while MIN_DOT * position_bytes > 32 * warps * thread_bytes:
             warps *= 2
-        held = 32 * warps * _thread_bytes(shapes.kv_bytes)
+        held = 32 * warps * thread_bytes
         columns = max(MIN_DOT, min(128, power_of_2_to(held // position_bytes)))
         resident = min(4, 2 * held // (columns * position_bytes)) * multiprocessors
         splits = default_splits(shapes.capacity, shapes.batch, shape.rows // shape.unit, resident)
         return Tile(1, columns, warps, splits=splits)
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        return scaled(start, _CHOICES, operation, shapes)
+    def around(self, start: Tile) -> Iterator[Tile]:
+        return self.scaled(start, _CHOICES)
 
-    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
+    def fits(self, tile: Tile) -> bool:
         # Registers hold a block of K and V.
-        shape = shapes.shape(operation)
-        block_bytes = 2 * tile.columns * power_of_2_from(shape.unit) * shapes.kv_bytes
-        blocks = shape.columns // tile.columns
+        block_bytes = 2 * tile.columns * power_of_2_from(self.shape.unit) * self.element_bytes
+        blocks = self.shape.columns // tile.columns
         return (
             tile.rows == 1
             and tile.num_warps <= MAX_WARPS
             and MIN_DOT <= tile.columns <= _MAX_BLOCK
             and tile.num_stages == 1
             and tile.splits <= max(1, min(MAX_SPLITS, blocks))
-            and block_bytes <= 32 * tile.num_warps * _thread_bytes(shapes.kv_bytes)
+            and block_bytes <= 32 * tile.num_warps * _thread_bytes(self.element_bytes)
         )
 
-    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-        shape = shapes.shape(operation)
+    def shared_bytes(self, tile: Tile) -> int:
+        shape, size = self.shape, self.element_bytes
         lanes = power_of_2_from(shape.unit)
-        queries = max(MIN_DOT, power_of_2_from(shapes.heads * shape.unit // shape.rows))
+        queries = max(MIN_DOT, power_of_2_from(self.shapes.heads * shape.unit // shape.rows))
         # Blocks go to the products through shared memory: K, and V as well without tensor cores. Of
         # float8 both are there at once.
-        operands = 1 if shapes.kv_bytes == 2 else 2
-        blocks = operands * tile.columns * lanes * shapes.kv_bytes
+        operands = 1 if size == 2 else 2
+        blocks = operands * tile.columns * lanes * size
         return blocks + queries * 4 * (lanes + tile.columns) + 1024
 
 

@@ -10,12 +10,6 @@ from decodescope.variants.steps.fused.tiling.packed_tiles import (
     PackedBatchTiles,
     PackedTiles,
 )
-from decodescope.variants.steps.fused.tiling.shapes import (
-    StepShapes,
-    TiledOperation,
-    power_of_2_from,
-)
-from decodescope.variants.steps.fused.tiling.vector_tiles import most_rows
 
 # Rows, columns and warps. The first has the fewest instructions a weight, as compiled for compute
 # capability 9.0, that leave programs for all multiprocessors: a warp has all columns of its block,
@@ -45,39 +39,36 @@ _PROGRAMS = 4
 class PackedExpertTiles(PackedTiles):
     """A warp a program; the down projection holds blocks of all chosen experts."""
 
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-        tiles = tuple(self.around(Tile(1, 1), operation, shapes))
-        return next((one for one in tiles if self.fits(one, operation, shapes)), tiles[-1])
+    def default(self, multiprocessors: int) -> Tile:
+        tiles = tuple(self.around(Tile(1, 1)))
+        return next(filter(self.fits, tiles), tiles[-1])
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        columns = shapes.shape(operation).columns
+    def around(self, start: Tile) -> Iterator[Tile]:
         # Gate and up have waited already: nothing is gained by asking for all blocks first.
-        most_ahead = (3, 2, 1) if operation == "experts_down" else (1, 3)
-        for rows, block, warps in _CHOICES[operation]:
-            tile = Tile(
-                min(rows, most_rows(operation, shapes)), min(block, power_of_2_from(columns)), warps
-            )
+        most_ahead = (3, 2, 1) if self.operation == "experts_down" else (1, 3)
+        for rows, block, warps in _CHOICES[self.operation]:
+            tile = Tile(min(rows, self.most_rows), min(block, self.all_columns), warps)
             for ahead in most_ahead:
-                yield replace(tile, num_stages=min(ahead, tile.blocks(columns)))
+                yield replace(tile, num_stages=min(ahead, tile.blocks(self.shape.columns)))
 
-    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
-        held = shapes.chosen if operation == "experts_down" else 1
+    def fits(self, tile: Tile) -> bool:
+        held = self.shapes.chosen if self.operation == "experts_down" else 1
         weights = tile.rows * tile.columns // (32 * tile.num_warps)
-        ahead = tile.blocks_ahead(shapes.shape(operation).columns)
-        return weights * held * ahead <= HELD_WEIGHTS[1] and super().fits(tile, operation, shapes)
+        ahead = tile.blocks_ahead(self.shape.columns)
+        return weights * held * ahead <= HELD_WEIGHTS[1] and super().fits(tile)
 
 
 class PackedExpertBatchTiles(PackedBatchTiles):
     """Fewer instructions first, if there are programs enough."""
 
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-        if shapes.activation_bytes == 4:
-            return BatchedTiles.default(self, operation, shapes, multiprocessors)
-        shape = shapes.shape(operation)
+    def default(self, multiprocessors: int) -> Tile:
+        if self.shapes.activation_bytes == 4:
+            return BatchedTiles.default(self, multiprocessors)
+        shape = self.shape
         programs = -(-shape.rows // _BATCHED[0].rows) * shape.matrices
         tile = _BATCHED[programs < _PROGRAMS * multiprocessors]
-        rows = min(tile.rows, most_rows(operation, shapes))
-        return replace(tile, rows=rows, columns=min(tile.columns, power_of_2_from(shape.columns)))
+        rows = min(tile.rows, self.most_rows)
+        return replace(tile, rows=rows, columns=min(tile.columns, self.all_columns))
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+    def around(self, start: Tile) -> Iterator[Tile]:
         yield from _BATCHED

@@ -11,22 +11,23 @@ from decodescope.variants.spec import VariantSpec
 if TYPE_CHECKING:
     from decodescope.variants.steps.fused.blocks import FusedModel
 
+# By the bytes that they read in a step, and so by what their tiles matter.
 TiledOperation = Literal[
-    "qkv",
-    "attention",
-    "other_attention",
-    "o",
+    "head",
     "gate_up",
-    "down",
-    "shared_gate_up",
-    "router",
     "experts_gate_up",
+    "shared_gate_up",
+    "down",
     "experts_down",
     "shared_down",
+    "qkv",
+    "o",
+    "attention",
+    "other_attention",
+    "router",
     "layer_inputs",
     "input_gate",
     "input_projection",
-    "head",
 ]
 # The tile of each operation of a step that has one; all layers share it.
 StepTiles = Mapping[TiledOperation, Tile]
@@ -93,7 +94,8 @@ class StepShapes:
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
-        """The operations of the step that have a tile, in its order: those that read something."""
+        """The operations of the step that have a tile, in the order of `TiledOperation`: those that
+        read something."""
         shapes = ((name, self.shape(name)) for name in get_args(TiledOperation))
         return tuple(name for name, shape in shapes if shape.rows and shape.columns)
 

@@ -29,10 +29,7 @@ MAX_CANDIDATES = 24
 
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
-    return {
-        name: kind_of(name, shapes).default(name, shapes, multiprocessors)
-        for name in shapes.operations
-    }
+    return {name: kind_of(name, shapes).default(multiprocessors) for name in shapes.operations}
 
 
 def interpreter_tiles(shapes: StepShapes) -> StepTiles:
@@ -60,11 +57,11 @@ def tile_candidates(
         MissingRequirement: none fits the GPU's shared memory; names the limit.
     """
     kind = kind_of(operation, shapes)
-    start = kind.default(operation, shapes, gpu.multiprocessors)
-    tiles = dict.fromkeys((start, *kind.around(start, operation, shapes)))
+    start = kind.default(gpu.multiprocessors)
+    tiles = dict.fromkeys((start, *kind.around(start)))
     fitting = [tile for tile in tiles if tile_fits(tile, operation, shapes, gpu)]
     if not fitting:
-        least = min(kind.shared_bytes(tile, operation, shapes) for tile in tiles)
+        least = min(kind.shared_bytes(tile) for tile in tiles)
         raise MissingRequirement(
             f"no tile for {operation} fits: {gpu.name} has {gpu.shared_bytes} bytes of shared "
             f"memory for a program, and the smallest tile needs {least}"
@@ -75,20 +72,24 @@ def tile_candidates(
 def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
     kind = kind_of(operation, shapes)
-    fits = kind.fits(tile, operation, shapes)
-    return fits and kind.shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
+    fits = kind.fits(tile)
+    return fits and kind.shared_bytes(tile) <= gpu.shared_bytes
 
 
 def kind_of(operation: TiledOperation, shapes: StepShapes) -> TileKind:
+    return _class_of(operation, shapes)(operation, shapes)
+
+
+def _class_of(operation: TiledOperation, shapes: StepShapes) -> type[TileKind]:
     if operation.endswith("attention"):
-        return AttentionTiles()
+        return AttentionTiles
     packed = shapes.element_bytes(operation) == 0
     of_experts = operation in OF_EXPERTS
     if shapes.batch > 1:
         if packed:
-            return PackedExpertBatchTiles() if of_experts else PackedBatchTiles()
-        return BatchedTiles()
+            return PackedExpertBatchTiles if of_experts else PackedBatchTiles
+        return BatchedTiles
     if packed:
-        return PackedExpertTiles() if of_experts else PackedTiles()
+        return PackedExpertTiles if of_experts else PackedTiles
     narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
-    return NarrowTiles() if narrow else VectorTiles()
+    return NarrowTiles if narrow else VectorTiles

@@ -17,25 +17,6 @@ from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tiles import tile_candidates
 
-# By the bytes that they read in a step: those of the first one matter most.
-TUNING_ORDER: tuple[TiledOperation, ...] = (
-    "head",
-    "gate_up",
-    "experts_gate_up",
-    "shared_gate_up",
-    "down",
-    "experts_down",
-    "shared_down",
-    "qkv",
-    "o",
-    "attention",
-    "other_attention",
-    "router",
-    "layer_inputs",
-    "input_gate",
-    "input_projection",
-)
-
 # One of two equal tiles that are measured four times each wins every time in 2 of 70 cases.
 DUEL_ROUNDS = 4
 
@@ -90,7 +71,7 @@ def tune_tiles(
     step_ns: StepTimer,
     say: Callable[[str], None],
 ) -> TunedTiles:
-    """Coordinate descent from `start`, in `TUNING_ORDER`, over the operations that have choices.
+    """Coordinate descent from `start` over the operations that have choices, in their order.
 
     Each choice is measured once. The fastest and the incumbent are then measured in turn, and the
     fastest replaces the incumbent if each of its times is below all of the incumbent's. Choices
@@ -101,12 +82,11 @@ def tune_tiles(
     """
     tiles = start
     tuned = []
-    for operation in TUNING_ORDER:
-        if operation in choices:
-            result = _tune_operation(operation, tiles, choices[operation], step_ns)
-            tiles = {**tiles, operation: result.chosen}
-            tuned.append(result)
-            say(_summary(result))
+    for operation in choices:
+        result = _tune_operation(operation, tiles, choices[operation], step_ns)
+        tiles = {**tiles, operation: result.chosen}
+        tuned.append(result)
+        say(_summary(result))
     return TunedTiles(tiles, tuple(tuned))
 
 

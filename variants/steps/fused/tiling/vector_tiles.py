@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile
+from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.steps.fused.tiling.shapes import (
-    DECLARATIONS,
     OF_EXPERTS,
-    StepShapes,
-    TiledOperation,
     power_of_2_from,
     power_of_2_to,
 )
@@ -22,10 +19,8 @@ from decodescope.variants.steps.fused.tiling.tile_kind import (
     PROGRAMS_PER_MULTIPROCESSOR,
     Factors,
     TileKind,
-    scaled,
 )
 
-_MAX_SPLITS = 8
 # A thread's registers hold the weights loaded ahead, as stored, and one block as float32.
 _MAX_THREAD_BYTES = 256
 _MAX_THREAD_ELEMENTS = 128
@@ -52,22 +47,21 @@ _CHOICES: tuple[Factors, ...] = (
 class VectorTiles(TileKind):
     """Tiles of weights as wide as activations: 16-bit, or float32."""
 
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+    def default(self, multiprocessors: int) -> Tile:
         """All the weights of a few rows: in one block, or in several if one block would need much
         padding."""
-        shape, size = shapes.shape(operation), shapes.element_bytes(operation)
-        declared = DECLARATIONS[operation]
-        held = _matrices_held(operation, shapes)
-        columns = _block_columns(operation, shapes)
-        elements = _most_elements(operation, shapes, -(-shape.columns // columns))
+        shape, size, declared = self.shape, self.element_bytes, self.declared
+        held = self._matrices_held()
+        columns = self._block_columns()
+        elements = self._most_elements(-(-shape.columns // columns))
         block_bytes = elements * size
-        held_bytes = _held_bytes(operation, shapes) if held > 1 else block_bytes
+        held_bytes = self._held_bytes() if held > 1 else block_bytes
         row_bytes = -(-shape.columns // columns) * columns * size
         programs = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
         rows = min(
             power_of_2_to(declared.program_bytes // (held * row_bytes)),
             power_of_2_to(shape.rows * shape.matrices // (held * programs)),
-            most_rows(operation, shapes),
+            self.most_rows,
             power_of_2_to(32 * MAX_WARPS * elements // columns),
             _MAX_ROWS,
         )
@@ -83,13 +77,12 @@ class VectorTiles(TileKind):
         )
         # A multiprocessor that has only one program at a time reads nothing while that one ends.
         registers = _SHARED_REGISTERS if warps == MAX_WARPS and size == 2 else MAX_REGISTERS
-        tile = Tile(rows, columns, warps, max_registers=registers)
-        return _with_blocks_ahead(tile, operation, shapes)
+        return self._with_blocks_ahead(Tile(rows, columns, warps, max_registers=registers))
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        sizes = tuple(scaled(start, _CHOICES, operation, shapes))
+    def around(self, start: Tile) -> Iterator[Tile]:
+        sizes = tuple(self.scaled(start, _CHOICES))
         for tile in sizes:
-            yield _with_blocks_ahead(tile, operation, shapes)
+            yield self._with_blocks_ahead(tile)
         # More rows than registers hold at once: their later blocks are loaded after the wait.
         for tile in sizes:
             yield replace(tile, num_stages=1)
@@ -104,29 +97,79 @@ class VectorTiles(TileKind):
         other = MAX_REGISTERS if limited else _SHARED_REGISTERS
         return tile, replace(tile, max_registers=other)
 
-    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
-        declared, size = DECLARATIONS[operation], shapes.element_bytes(operation)
-        columns = shapes.shape(operation).columns
+    def fits(self, tile: Tile) -> bool:
+        columns = self.shape.columns
         ahead = tile.blocks_ahead(columns)
         elements = tile.rows * tile.columns // (32 * tile.num_warps)
-        block_bytes = elements * size
+        block_bytes = elements * self.element_bytes
         return (
-            declared.least_rows <= tile.rows <= most_rows(operation, shapes)
+            self.declared.least_rows <= tile.rows <= self.most_rows
             and tile.num_warps <= MAX_WARPS
-            and tile.splits <= (_MAX_SPLITS if shapes.may_split(operation) else 1)
+            and tile.splits <= self.max_splits
             and tile.splits <= -(-columns // tile.columns)
-            and elements <= _most_elements(operation, shapes, ahead)
-            and block_bytes * ahead <= _held_bytes(operation, shapes)
+            and elements <= self._most_elements(ahead)
+            and block_bytes * ahead <= self._held_bytes()
             # With less, some threads would load what others load.
             and (block_bytes >= LOAD_BYTES or tile.num_warps == 1)
-            and tile.columns <= power_of_2_from(columns)
+            and tile.columns <= self.all_columns
         )
 
-    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+    def shared_bytes(self, tile: Tile) -> int:
         # Sums of each warp, and x, which threads exchange where a row is too short for all of them;
         # narrow weights on their way to the tensor cores.
-        block = tile.rows * tile.columns if shapes.element_bytes(operation) == 1 else 0
+        block = tile.rows * tile.columns if self.element_bytes == 1 else 0
         return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096) + block
+
+    def _matrices_held(self) -> int:
+        """Matrices of which a program holds rows: in `experts_down`, of all chosen experts."""
+        return self.shape.matrices if self.operation == "experts_down" else 1
+
+    def _held_bytes(self) -> int:
+        """Bytes of one matrix that a thread has room for. One warp a program leaves more."""
+        if self.operation != "experts_down":
+            return _MAX_THREAD_BYTES
+        held = self.declared.thread_bytes // self._matrices_held()
+        return max(LOAD_BYTES, min(_MAX_THREAD_BYTES, held))
+
+    def _block_columns(self) -> int:
+        """The longest block that registers hold for the fewest rows and that adds an eighth of
+        padding at most.
+
+        If none has a useful length: all columns, or the shortest useful block if registers cannot
+        hold them.
+        """
+        columns, rows = self.shape.columns, self.declared.least_rows
+        threads = 32 * MAX_WARPS
+        whole = self.all_columns
+        block = whole
+        while block >= _MIN_BLOCK:
+            most = self._most_elements(whole // block)
+            if rows * block <= threads * most and -columns % block * 8 <= columns:
+                return block
+            block //= 2
+        fits_whole = rows * whole <= threads * self._most_elements(1)
+        return whole if fits_whole else _SHORT_BLOCK
+
+    def _with_blocks_ahead(self, tile: Tile) -> Tile:
+        """The same tile with all of a row's blocks loaded ahead, or as many as registers hold."""
+        block_bytes = tile.rows * tile.columns * self.element_bytes
+        held = 32 * tile.num_warps * self._held_bytes() // block_bytes
+        blocks = tile.blocks(self.shape.columns)
+        return replace(tile, num_stages=max(1, min(blocks, held)))
+
+    def _most_elements(self, blocks: int) -> int:
+        """Elements of a block that a thread has room for; sums over several blocks need as many.
+
+        Narrow elements stay packed until they are multiplied: twice as many have room.
+        """
+        size = self.element_bytes
+        most = 2 * _MAX_THREAD_ELEMENTS if size == 1 else _MAX_THREAD_ELEMENTS
+        if self.operation == "experts_down":
+            # The weights of the other experts stay in registers.
+            most //= 8
+        elif blocks > 1:
+            most //= 2
+        return min(most, self._held_bytes() // size)
 
 
 # Rows of a head of narrow weights for each multiprocessor, from which tiles of 32 win.
@@ -157,17 +200,17 @@ _NARROW_CHOICES = (
 class NarrowTiles(VectorTiles):
     """Tiles of FP8 and INT8, multiplied on the tensor cores from 16 rows on."""
 
-    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+    def default(self, multiprocessors: int) -> Tile:
         """Small programs, so that many are under way at once: what won, or came close to it, on an
         H200 at the shapes of Llama 2 7B, 3.1 8B and 3.2 1B. Those of experts are as small with
         16-bit weights."""
-        if operation in OF_EXPERTS:
-            return super().default(operation, shapes, multiprocessors)
-        shape = shapes.shape(operation)
+        if self.operation in OF_EXPERTS:
+            return super().default(multiprocessors)
+        shape = self.shape
         splits = 1
-        if shapes.may_split(operation) and shape.columns >= _LONG_ROW:
+        if self.may_split and shape.columns >= _LONG_ROW:
             rows, columns, warps, splits = 16, 512, 2, 4
-        elif operation == "head" and shape.rows >= _MANY_ROWS * multiprocessors:
+        elif self.operation == "head" and shape.rows >= _MANY_ROWS * multiprocessors:
             rows, columns, warps = 32, 512, 2
         elif (
             _WHOLE_ROW // 2 < shape.columns <= _WHOLE_ROW
@@ -176,82 +219,19 @@ class NarrowTiles(VectorTiles):
             rows, columns, warps = _WHOLE_ROWS, _WHOLE_ROW, 4
         else:
             rows, columns, warps = 16, 1024, 4
-        rows = min(rows, most_rows(operation, shapes))
-        columns = min(columns, power_of_2_from(shape.columns))
+        rows = min(rows, self.most_rows)
+        columns = min(columns, self.all_columns)
         # Less than a load of 16 bytes a thread would be loaded twice.
         warps = max(1, min(warps, rows * columns // (32 * LOAD_BYTES)))
         splits = min(splits, -(-shape.columns // columns))
-        return _with_blocks_ahead(Tile(rows, columns, warps, splits=splits), operation, shapes)
+        return self._with_blocks_ahead(Tile(rows, columns, warps, splits=splits))
 
-    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-        columns = shapes.shape(operation).columns
-        if operation in OF_EXPERTS:
-            yield from super().around(start, operation, shapes)
-        for split_choices in ((4, 1), (2,)) if shapes.may_split(operation) else ((1,),):
+    def around(self, start: Tile) -> Iterator[Tile]:
+        columns = self.shape.columns
+        if self.operation in OF_EXPERTS:
+            yield from super().around(start)
+        for split_choices in ((4, 1), (2,)) if self.may_split else ((1,),):
             for (rows, block, warps), splits in product(_NARROW_CHOICES, split_choices):
-                tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
+                tile = Tile(rows, min(block, self.all_columns), warps, splits=splits)
                 if splits == 1 or columns > 4 * block:
-                    yield _with_blocks_ahead(tile, operation, shapes)
-
-
-def most_rows(operation: TiledOperation, shapes: StepShapes) -> int:
-    """The most rows of a tile of this operation, such that more than half of them are used."""
-    shape = shapes.shape(operation)
-    least = MIN_DOT if shapes.batch > 1 else DECLARATIONS[operation].least_rows
-    return max(least, power_of_2_from(shape.unit if operation == "qkv" else shape.rows))
-
-
-def _matrices_held(operation: TiledOperation, shapes: StepShapes) -> int:
-    """Matrices of which one program holds rows: those of all chosen experts in `experts_down`."""
-    return shapes.shape(operation).matrices if operation == "experts_down" else 1
-
-
-def _held_bytes(operation: TiledOperation, shapes: StepShapes) -> int:
-    """Bytes of one matrix that a thread has room for. One warp a program leaves room for more."""
-    if operation != "experts_down":
-        return _MAX_THREAD_BYTES
-    held = DECLARATIONS[operation].thread_bytes // _matrices_held(operation, shapes)
-    return max(LOAD_BYTES, min(_MAX_THREAD_BYTES, held))
-
-
-def _block_columns(operation: TiledOperation, shapes: StepShapes) -> int:
-    """The longest block that registers hold for the fewest rows and that adds an eighth of padding
-    at most.
-
-    If none has a useful length: all columns, or the shortest useful block if registers cannot hold
-    them.
-    """
-    columns, rows = shapes.shape(operation).columns, DECLARATIONS[operation].least_rows
-    threads = 32 * MAX_WARPS
-    whole = power_of_2_from(columns)
-    block = whole
-    while block >= _MIN_BLOCK:
-        most = _most_elements(operation, shapes, whole // block)
-        if rows * block <= threads * most and -columns % block * 8 <= columns:
-            return block
-        block //= 2
-    fits_whole = rows * whole <= threads * _most_elements(operation, shapes, 1)
-    return whole if fits_whole else _SHORT_BLOCK
-
-
-def _with_blocks_ahead(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> Tile:
-    """The same tile with all of a row's blocks loaded ahead, or as many as registers hold."""
-    block_bytes = tile.rows * tile.columns * shapes.element_bytes(operation)
-    held = 32 * tile.num_warps * _held_bytes(operation, shapes) // block_bytes
-    blocks = tile.blocks(shapes.shape(operation).columns)
-    return replace(tile, num_stages=max(1, min(blocks, held)))
-
-
-def _most_elements(operation: TiledOperation, shapes: StepShapes, blocks: int) -> int:
-    """Elements of a block that a thread has room for; sums over several blocks need as many.
-
-    Narrow elements stay packed until they are multiplied: twice as many have room.
-    """
-    size = shapes.element_bytes(operation)
-    most = 2 * _MAX_THREAD_ELEMENTS if size == 1 else _MAX_THREAD_ELEMENTS
-    if operation == "experts_down":
-        # The weights of the other experts stay in registers.
-        most //= 8
-    elif blocks > 1:
-        most //= 2
-    return min(most, _held_bytes(operation, shapes) // size)
+                    yield self._with_blocks_ahead(tile)

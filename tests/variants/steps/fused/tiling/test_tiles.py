@@ -34,7 +34,7 @@ from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
 
 
 def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
-    return kind_of(operation, shapes).shared_bytes(tile, operation, shapes)
+    return kind_of(operation, shapes).shared_bytes(tile)
 
 
 def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> None:

@@ -23,7 +23,7 @@ def test_unmeasured_tiles_are_reported_once_with_the_command(
         (found,) = report_unmeasured(chosen, H200, "my models/one", workload, FUSED)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "tiles not measured on NVIDIA H200 for o, head: decodescope tune --model "
+        "tiles not measured on NVIDIA H200 for head, o: decodescope tune --model "
         "'my models/one' --batch 2 --context 300 --tokens 50 --dtype fp16"
     )
     assert found == Finding("default_tiles", line)

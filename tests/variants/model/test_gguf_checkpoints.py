@@ -1,0 +1,116 @@
+"""GGUF files: Q4_0 as it is, other types dequantised, as transformers reads them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decodescope.analyzer.errors import MissingRequirement, ModelError
+from decodescope.variants.model import gguf_file
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.quantized_weights import QuantizedLinear
+from decodescope.variants.model.source import resolve_model
+from tests.variants.model.gguf_checkpoints import (
+    MIXES,
+    VOCABULARY,
+    by_transformers,
+    gguf,
+    save_gguf,
+)
+
+KEPT = (
+    "repacked, codes and scales unchanged; variants other than fused dequantise them for every "
+    "product, and are slow"
+)
+DEQUANTISED = "of the checkpoint's matrices are dequantised to the run's dtype"
+FOUND = {
+    "Q4_0": (
+        f"14 of the checkpoint's matrices (GGUF Q4_0) are {KEPT}; 1 {DEQUANTISED} (GGUF Q6_K: no "
+        "kernel reads it)"
+    ),
+    "Q8_0": f"14 {DEQUANTISED} (GGUF Q8_0: no kernel reads it)",
+    "Q4_K_M": f"15 {DEQUANTISED} (GGUF Q4_K: no kernel reads it; GGUF Q6_K: no kernel reads it)",
+}
+
+
+def load(path: Path) -> LoadedModel:
+    return load_model(resolve_model(str(path)), "cpu", "fp32")
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_the_logits_are_those_of_transformers(
+    mix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_file, "_BLOCK", 4096)
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES[mix])
+    loaded, expected = load(path), by_transformers(path)
+    for name, module in expected.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            mine = loaded.model.get_submodule(name)
+            if isinstance(mine, QuantizedLinear):
+                weight = mine.convert(mine.data, mine.scale, torch.float32, mine.packing)
+            else:
+                weight = mine.weight
+            assert torch.equal(weight, module.weight), name
+    ids = torch.randint(VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(0))
+    logits = loaded.model(ids).logits
+    assert logits.isfinite().all()
+    assert torch.equal(logits, expected(ids).logits)
+    (finding,) = loaded.findings
+    assert finding.message == FOUND[mix]
+
+
+def test_the_head_may_be_the_embedding_table(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"], head=False)
+    loaded = load(path)
+    assert loaded.model.lm_head.weight is loaded.model.model.embed_tokens.weight
+    ids = torch.arange(9)[None]
+    assert torch.equal(loaded.model(ids).logits, by_transformers(path)(ids).logits)
+
+
+def test_a_folder_of_gguf_files_asks_for_one(tmp_path: Path) -> None:
+    save_gguf(tmp_path / "model.gguf", {})
+    with pytest.raises(ModelError, match=r"a folder of GGUF files; name one, as .*model\.gguf"):
+        resolve_model(str(tmp_path))
+
+
+def test_an_architecture_whose_tensors_are_not_one_to_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, {}, "qwen3moe")
+    with pytest.raises(ModelError, match="the architecture qwen3moe are not read"):
+        load(path)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 40, 700, 60_000])
+def test_a_file_that_is_cut_is_refused_in_one_line(kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"])
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ModelError, match="not a GGUF file that transformers reads") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"])
+    (tensor,) = (
+        each for each in gguf.GGUFReader(path).tensors if each.name == "blk.1.ffn_down.weight"
+    )
+    with path.open("r+b") as file:
+        file.seek(tensor.data_offset + 5 * int(tensor.data.shape[1]))
+        file.write(np.float16("nan").tobytes())
+    with pytest.raises(ModelError, match=r"row 5 of model.layers.1.mlp.down_proj.weight has scale"):
+        load(path)
+
+
+def test_without_the_package_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_gguf(tmp_path / "model.gguf", {})
+    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    with pytest.raises(MissingRequirement, match="pip install gguf"):
+        load(tmp_path / "model.gguf")

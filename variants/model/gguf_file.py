@@ -1,0 +1,130 @@
+"""The configuration and the tensors of a GGUF file, as transformers' reader maps them.
+
+transformers would dequantise the whole file to float32 at once. Here its mapping of names and of
+config.json is used, and single tensors are read.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from decodescope.analyzer.errors import DecodescopeError, MissingRequirement, ModelError, first_line
+from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.model.grouped.gguf import dequantised
+
+# Elements that are dequantised at once, in float32.
+_BLOCK = 1 << 23
+_UNQUANTISED = ("F32", "F16")
+# Of the processors of transformers, those that keep a tensor one tensor, with its rows whole.
+_PROCESSORS = ("TensorProcessor", "LlamaTensorProcessor", "Gemma2TensorProcessor")
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor(StoredTensor):
+    """`dtype` is ggml's name of its type ("Q4_0"), `name` its own in the file."""
+
+    name: str
+
+
+def gguf_config(path: Path) -> dict[str, object]:
+    """The config.json that transformers makes of the file's metadata.
+
+    Raises:
+        MissingRequirement: the package gguf is not installed.
+        ModelError: not a whole GGUF file, or of an architecture that transformers does not read.
+    """
+    if find_spec("gguf") is None:
+        raise MissingRequirement(f"{path}: GGUF files need the package gguf: pip install gguf")
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    with _whole(path):
+        config: dict[str, object] = load_gguf_checkpoint(str(path))["config"]
+    return config
+
+
+def gguf_tensors(path: Path, skeleton: Any) -> dict[str, StoredTensor]:
+    """Every tensor of the file, by its name in the model `skeleton`; those that the model lacks by
+    their own. Raises as `gguf_config`."""
+    from transformers.modeling_gguf_pytorch_utils import get_gguf_hf_weights_map
+
+    with _whole(path):
+        reader, processor = _opened(path, skeleton.config)
+        names = get_gguf_hf_weights_map(skeleton, processor)
+        return {
+            names.get(tensor.name, tensor.name): GgufTensor(
+                path,
+                tensor.tensor_type.name,
+                tuple(int(size) for size in reversed(tensor.shape)),
+                tensor.name,
+            )
+            for tensor in reader.tensors
+        }
+
+
+class GgufReader:
+    """Reads tensors of a GGUF file for a model with `config` onto `device`."""
+
+    def __init__(self, tensors: Mapping[str, StoredTensor], device: str, config: Any) -> None:
+        self._tensors = tensors
+        self._device = device
+        path = next(iter(tensors.values())).file
+        with _whole(path):
+            reader, self._processor = _opened(path, config)
+        self._stored = {tensor.name: tensor for tensor in reader.tensors}
+
+    def read(self, key: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The tensor `key` in `dtype`, or without one its blocks, uint8 [rows, bytes]."""
+        described = self._tensors[key]
+        assert isinstance(described, GgufTensor)
+        stored = self._processor.process(
+            weights=self._stored[described.name].data, name=described.name
+        )
+        values: np.ndarray[Any, Any] = stored.weights
+        if dtype is None or described.dtype in _UNQUANTISED:
+            return torch.from_numpy(np.array(values)).to(self._device, dtype)
+        values = values.reshape(-1, values.shape[-1])
+        columns = described.shape[-1]
+        made = torch.empty(len(values), columns, dtype=dtype, device=self._device)
+        step = max(1, _BLOCK // columns)
+        for first in range(0, len(values), step):
+            block = slice(first, first + step)
+            made[block] = dequantised(values[block], described.dtype).to(self._device)
+        return made.view(described.shape)
+
+
+def _opened(path: Path, config: Any) -> tuple[Any, Any]:
+    from gguf import GGUFReader
+    from transformers.modeling_gguf_pytorch_utils import (
+        TENSOR_PROCESSORS,
+        TensorProcessor,
+        read_field,
+    )
+
+    reader = GGUFReader(path)
+    architecture = read_field(reader, "general.architecture")[0]
+    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)
+    if processor.__name__ not in _PROCESSORS:
+        raise ModelError(
+            f"{path}: GGUF files of the architecture {architecture} are not read; use its "
+            "safetensors checkpoint"
+        )
+    return reader, processor(config=config.to_dict())
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (DecodescopeError, MemoryError):
+        raise
+    except Exception as error:  # numpy and gguf raise nearly every type for a broken file
+        raise ModelError(
+            f"{path}: not a GGUF file that transformers reads ({first_line(error)}); download or "
+            "copy it again"
+        ) from error

@@ -1,0 +1,82 @@
+"""What the readers of checkpoints of 4 bits share: their tensors, and checks of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.packing import Packing
+from decodescope.variants.model.checkpoint import Shape, StoredTensor
+from decodescope.variants.model.grouped.schemes import Layout, PackedScheme
+
+SCALE_TYPES = ("F16", "BF16", "F32")
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCheckpoint:
+    """The tensors of `model` by name, the schemes of its config.json, and what reads a tensor."""
+
+    model: str
+    tensors: Mapping[str, StoredTensor]
+    schemes: tuple[PackedScheme, ...]
+    read: Callable[[str], torch.Tensor]
+
+    def require(self, name: str, types: tuple[str, ...], shape: Shape, field: str) -> None:
+        """Check the type and shape of a tensor, which follow from `field` of config.json.
+
+        Raises:
+            ModelError: it is missing or another; names it and the field.
+        """
+        stored = self.tensors.get(name)
+        if stored is None or stored.dtype not in types or stored.shape != shape:
+            found = "missing" if stored is None else f"{stored.dtype} {list(stored.shape)}"
+            self.refuse(name, found, f"{' or '.join(types)} {list(shape)} by config.json ({field})")
+
+    def refuse(self, name: str, found: str, expected: str) -> NoReturn:
+        raise ModelError(
+            f"{self.model}: {name} is {found} in the weights and {expected}; use the files of one "
+            "checkpoint"
+        )
+
+    def scheme_of(
+        self, layouts: tuple[Layout, ...], groups: int, columns: int, zeros: bool
+    ) -> PackedScheme | None:
+        """The scheme of a matrix: of several, the one with so many groups, and zero points or none;
+        the first if none has. None without a scheme of these layouts."""
+        found = [scheme for scheme in self.schemes if scheme.layout in layouts]
+        asked = groups, not zeros
+        fits = [each for each in found if (each.groups(columns), each.symmetric) == asked]
+        return next(iter((*fits, *found)), None)
+
+    def packing_or_reason(
+        self, packing: Packing | None, scale: str, group_of: torch.Tensor | None = None
+    ) -> tuple[Packing | None, str]:
+        """The packing in which the kernels read a matrix, or None and why it is dequantised."""
+        if group_of is not None:
+            return None, "its columns are in groups by an order of activations"
+        if self.tensors[scale].dtype == "F32":
+            return None, "its scales are float32"
+        return packing, "" if packing is not None else "no kernel reads such groups"
+
+    def group_of(self, name: str, columns: int, group: int) -> torch.Tensor | None:
+        """The group of each column by the tensor `name`, None if there is no such tensor or they
+        are in order.
+
+        Raises:
+            ModelError: another tensor than a permutation of the groups; names it.
+        """
+        if name not in self.tensors:
+            return None
+        self.require(name, ("I32", "I64"), (columns,), "one group for each column")
+        stored = self.read(name).long().cpu()
+        ordered = torch.arange(columns) // group
+        if torch.equal(stored, ordered) or bool((stored == -1).all()):
+            return None
+        if not torch.equal(stored.sort().values, ordered):
+            raise ModelError(
+                f"{self.model}: {name} is no permutation of the groups of {columns} columns by "
+                f"config.json (group_size {group}); download or save the checkpoint again"
+            )
+        return stored
