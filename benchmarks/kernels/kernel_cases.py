@@ -24,7 +24,7 @@ from decodescope.variants.spec import FUSIONS, Part, VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
-from decodescope.variants.steps.fused.tiling.shapes import step_shapes
+from decodescope.variants.steps.fused.tiling.shapes import TiledOperation, step_shapes
 
 # All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
 SHORT_CONTEXT = 3
@@ -35,6 +35,21 @@ _NAMES: dict[type[KernelOperation], str] = {
     RmsNormResidual: "residual+norm",
     Rotate: "rope",
 }
+
+# Those with tiles, as a step launches them.
+_IN_STEP: tuple[TiledOperation, ...] = (
+    "qkv",
+    "attention",
+    "o",
+    "gate_up",
+    "down",
+    "shared_gate_up",
+    "router",
+    "experts_gate_up",
+    "experts_down",
+    "shared_down",
+    "head",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +79,11 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
     _, *in_context = _operations(operands, spec, operands.context)
     sizes = step_shapes(_one_layer(operands.parts), operands.batch, operands.context, spec)
-    names = list(sizes.operations)
+    names: list[str] = [name for name in _IN_STEP if name in sizes.operations]
     for short, long in zip(others, in_context, strict=True):
         operation = long if isinstance(long, DecodeAttention) else short
         launches = 1 if names[0] == "head" else len(operands.parts.layers)
-        if "tile" in operation.arguments:
-            name: str = names.pop(0)
-        else:
-            name = f"{operation.kernel} {names[0]}"
+        name = names.pop(0) if "tile" in operation.arguments else f"{operation.kernel} {names[0]}"
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)
     for operation in _unfused(operands, {type(one) for one in (embedding, *others)}):

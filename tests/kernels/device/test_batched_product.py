@@ -66,7 +66,7 @@ PACKED = {
         "_experts_down_products_kernel",
         {"w_ptr": "*i32", "x_ptr": "*fp16", "logits_ptr": "*bf16", "out_ptr": "*fp32"}
         | ({"scale_ptr": "*fp32"} if packed.row_scaled else {}),
-        {"EXPERTS": 8, "CHOSEN": 2, "BATCH": 16, "WORDS": False}
+        {"EXPERTS": 8, "FIRST": 0, "CHOSEN": 2, "BATCH": 16, "WORDS": False}
         | {"ROWS": 128, "LAYOUT": Packing(packed, 1024).layout},
         CAPABILITIES if name == "mxfp4" else [90],
     )
