@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/fuzz.py")
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=KINDS, help="cases of one kind")
+    parser.add_argument("--only", choices=KINDS, nargs="+", help="cases of these kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--case", type=int, metavar="K", help="this case alone; keeps its files")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write counts as JSON")

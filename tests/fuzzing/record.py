@@ -23,7 +23,7 @@ class Record:
     cases. The cases of `seed` go on with number `next`. `runs` says which commit ran how many."""
 
     seed: int
-    only: str | None
+    only: list[str] | None
     next: int = 0
     cases: int = 0
     failed: int = 0
@@ -33,18 +33,20 @@ class Record:
     runs: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: Path | None, seed: int, only: str | None, resume: bool) -> "Record":
+    def read(cls, path: Path | None, seed: int, only: list[str] | None, resume: bool) -> "Record":
         """That in the file if `resume`, else a new one.
 
         Raises:
-            InputError: the record is of another seed or kind.
+            InputError: the record is of another seed, or of other kinds.
         """
         record = cls(seed, only)
         if resume and path is not None and path.exists():
             kept = json.loads(path.read_bytes())
             record = cls(**{name: kept[name] for name in cls.__dataclass_fields__})
             if (record.seed, record.only) != (seed, only):
-                raise InputError(f"{path}: of seed {record.seed}, kind {record.only}; name another")
+                raise InputError(
+                    f"{path}: of seed {record.seed}, kinds {record.only}; name another"
+                )
         record.runs.append({"commit": _commit(), "cases": 0, "seconds": 0.0})
         return record
 
@@ -53,7 +55,7 @@ class Record:
         if self.only is None:
             return range(self.next, self.next + count)
         numbers = itertools.count(self.next)
-        chosen = (number for number in numbers if kind_of(self.seed, number) == self.only)
+        chosen = (number for number in numbers if kind_of(self.seed, number) in self.only)
         return list(itertools.islice(chosen, count))
 
     def add(self, results: Sequence[Result], seconds: float) -> None:
