@@ -83,10 +83,10 @@ class _Refusal:
             return
         held = [each for each in fields if self._config.get(each) == block.elements]
         units = "" if block.size == 1 else f" in blocks of {block.size}"
-        allowed = "multiples and divisors" if repeated else "multiples"
+        allowed = "a multiple or a divisor" if repeated else "a multiple"
         raise ModelError(
             f"{self._name}: {next(iter(held), fields[-1])} {block.elements}{units} cannot be split "
-            f"over {self._size} ranks (only {allowed} of them); choose another --tp"
+            f"over {self._size} ranks (only {allowed} of {self._size}); choose another --tp"
             f"{', or --ep' * or_ep}"
         )
 

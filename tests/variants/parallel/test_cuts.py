@@ -147,7 +147,7 @@ def test_costs_are_those_of_a_rank() -> None:
             {"num_attention_heads": 6},
             2,
             False,
-            r"num_key_value_heads 3 cannot .* \(only multiples and divisors of them\)",
+            r"num_key_value_heads 3 cannot .* \(only a multiple or a divisor of 2\)",
         ),
         ("gemma4", {"num_key_value_heads": 4, "num_attention_heads": 12,
                     "num_global_key_value_heads": 3}, 4, False, "num_global_key_value_heads 3"),
