@@ -51,7 +51,8 @@ def play_push(exchanges: list[Exchange], source: int, launch: int, words: torch.
     for exchange in exchanges:
         if exchange.rank != source:
             slot = exchange.slots[launch % SLOTS, source].flatten()
-            slot[:] = 0
+            # A word is stored once: a kernel may look at any time.
+            slot[words.numel() :] = 0
             slot[: words.numel()] = as_sent(words)
 
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from io import BytesIO
 from pathlib import Path
@@ -61,7 +61,8 @@ def pipe(data: bytes) -> Iterator[str]:
     reading, writing = os.pipe()
 
     def write() -> None:
-        with os.fdopen(writing, "wb") as stream:
+        # A reader may refuse what it has read so far.
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as stream:
             stream.write(data)
 
     writer = threading.Thread(target=write)
