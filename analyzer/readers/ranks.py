@@ -300,7 +300,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
 
 
 def _own_run(traces: Sequence[Trace]) -> dict[str, Any]:
-    """What rank 0 says of a run of our own, whose ranks all decode the same step: its limits are
+    """Rank 0's account of a run of our own, whose ranks all decode the same step: its limits are
     those of each rank, and a graph's ops have the same names on all."""
     captures = [trace.capture for trace in traces]
     first = captures[0]

@@ -1,4 +1,4 @@
-"""What `allreduce --json` prints."""
+"""The JSON of `allreduce`, as structures."""
 
 from msgspec import Struct
 

@@ -55,7 +55,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Repeats:
-    """What was done to a target, and what both sides held meanwhile."""
+    """The attaches and windows of a target, and the resources that both sides held meanwhile."""
 
     target: Watched
     every: int
@@ -185,7 +185,7 @@ def server_repeats(attaches: int, windows: int, every: int) -> dict[str, Any]:
 @number_option("--windows", default=100, show_default=True)
 @number_option("--every", default=100, show_default=True)
 def command(attaches: int, windows: int, every: int) -> None:
-    """What both sides of many attaches hold at the start, meanwhile, and at the end."""
+    """Resources that both sides of many attaches hold at the start, meanwhile, and at the end."""
     found = {
         "process": process_repeats(attaches, windows, every),
         "server": server_repeats(attaches, windows, every),

@@ -1,4 +1,4 @@
-"""What a process holds, and what a leak makes more of."""
+"""Resources of a process that a leak makes more of."""
 
 import os
 from pathlib import Path

@@ -235,7 +235,7 @@ def load_model(
 
 
 def _part(name: str, skeleton: Any, ranks: Ranks, ep: bool) -> Any:
-    """What this rank holds of a model without memory."""
+    """This rank's part of a model without memory."""
     if ranks.alone:
         return skeleton
     part = deepcopy(skeleton)

@@ -113,7 +113,7 @@ class Split:
     tied: bool = False
 
     def part(self, name: str) -> Callable[[Sliceable], torch.Tensor] | None:
-        """What takes this rank's part of the tensor `name`; None: it is on every rank."""
+        """A function that takes this rank's part of the tensor `name`; None: every rank has it."""
         cut = self.cuts.get(name)
         return None if cut is None else partial(cut.of, ranks=self.ranks)
 

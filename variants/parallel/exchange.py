@@ -1,4 +1,4 @@
-"""What ranks give each other of themselves, outside of the model's computations: what rank 0
+"""Values that ranks give each other, outside of the model's computations: what rank 0
 decides, and their profiled windows, one file each."""
 
 from collections.abc import Sequence

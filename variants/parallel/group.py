@@ -82,7 +82,7 @@ class Group:
                 raise MissingRequirement(_unlike(rank, each.versions, joined[0].versions))
 
     def shared(self, ask: Callable[[], Request], kind: Any) -> Request:
-        """What rank 0 was asked for: the result of `ask` there, a `kind`, for all ranks."""
+        """The request that rank 0 was given: the result of `ask` there, a `kind`, for all ranks."""
         if not self.ranks.rank:
             request = ask()
             self._store.set("request", msgspec.json.encode(request).decode())

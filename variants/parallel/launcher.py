@@ -102,7 +102,7 @@ def _cause(exit_code: int) -> int:
 
 
 def _lines(folder: Path, rank: int) -> list[str]:
-    """What a rank wrote to stderr."""
+    """The lines that a rank wrote to stderr."""
     logs = folder.glob(f"*/attempt_0/{rank}/stderr.log")
     texts = (log.read_text(errors="replace") for log in logs)
     return [line for text in texts for line in text.splitlines() if line.strip()]

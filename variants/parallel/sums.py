@@ -27,7 +27,7 @@ from decodescope.variants.spec import AllReduce
 
 @dataclass(frozen=True, slots=True)
 class RankSums:
-    """What the ranks of one step share.
+    """Shared by the ranks of one step.
 
     `partial` float32 [batch, hidden] holds a rank's part of a sum. It is added up by our kernel,
     through the memory `sums`, as are the keys of the choice through `choices`; else, if they are

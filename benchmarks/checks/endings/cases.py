@@ -96,7 +96,7 @@ def cases(inputs: Path, events: int, pid: int) -> Iterator[Case]:
 
 
 def _saves(trace: str) -> bytes:
-    """What a client of `mcp` sends that saves one baseline after another."""
+    """The requests of a client of `mcp` that saves one baseline after another."""
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
     hello["clientInfo"] = {"name": "endings", "version": "0"}
     messages: list[dict[str, object]] = [

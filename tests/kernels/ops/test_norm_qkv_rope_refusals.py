@@ -1,4 +1,4 @@
-"""What the launch of norm, Q/K/V and RoPE refuses, in one line each."""
+"""Refusals of the launch of norm, Q/K/V and RoPE, in one line each."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the readers of checkpoints of 4 bits share: their tensors, and checks of them."""
+"""Shared by the readers of checkpoints of 4 bits: their tensors, and checks of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What becomes of a product: a launch under `path` adds it, or its `norm`, to the residual
+    """The use of a product: a launch under `path` adds it, or its `norm`, to the residual
     stream, and multiplies the sum by `factor`."""
 
     path: str = ""
