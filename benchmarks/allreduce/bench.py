@@ -154,7 +154,7 @@ def _contestant(
 
 
 def _call(sums: RankSums) -> Callable[[bool], torch.Tensor]:
-    """The timed call, given whether a launch may overlap with the one before; it returns the sum."""
+    """The timed call, given whether a launch may overlap with the one before; returns the sum."""
     if sums.sums is None:
         return lambda pdl: sums.total()
     out = torch.full_like(sums.partial, torch.nan)

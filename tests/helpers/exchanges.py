@@ -47,7 +47,7 @@ def as_sent(words: torch.Tensor) -> torch.Tensor:
 
 
 def play_push(exchanges: list[Exchange], source: int, launch: int, words: torch.Tensor) -> None:
-    """Store what rank `source` stores in the slots of the others in a launch, the first of which is 0."""
+    """Store the words of rank `source` in the slots of the others; the first launch is 0."""
     for exchange in exchanges:
         if exchange.rank != source:
             slot = exchange.slots[launch % SLOTS, source].flatten()
