@@ -18,8 +18,15 @@ from decodescope.kernels.host.packing import Packing
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.parallel.cuts import Cut, Split
+from decodescope.variants.parallel.norm_over_ranks import RMSNormOverRanks
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, SUMMED, split_model
+from decodescope.variants.parallel.split import (
+    HEAD,
+    HEAD_WEIGHT,
+    QK_NORMS,
+    SUMMED,
+    split_model,
+)
 
 _HEADS = "num_attention_heads"
 _KV_HEADS = "num_key_value_heads"
@@ -53,6 +60,8 @@ def shard_model(model: Any, ranks: Ranks, ep: bool = False, name: str | None = N
             setattr(owner, leaf, nn.Parameter(cut.of(part.detach(), ranks), requires_grad=False))
             if isinstance(owner, nn.Linear):
                 owner.out_features, owner.in_features = owner.weight.shape
+            elif path.rpartition(".")[2] in QK_NORMS:
+                model.set_submodule(path, RMSNormOverRanks(owner, ranks.size))
     if split.tied:
         tie_head(model, split)
     for layer in model.model.layers:

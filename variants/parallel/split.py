@@ -22,6 +22,8 @@ HEAD, HEAD_WEIGHT = "lm_head", "lm_head.weight"
 SUMMED = ("self_attn", "mlp", "experts")
 # Rows of heads: Q's, K's or V's, in their order.
 _HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks": "q"}
+# Norms of each head, or of all heads at once.
+QK_NORMS = {"q_norm": "q", "k_norm": "k"}
 # How many times the MLP's width in rows.
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
 _WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
@@ -134,9 +136,8 @@ def _module_cuts(
         cuts: dict[str, Cut | Once] = {"weight": cut} | dict.fromkeys(names[1:], Once())
         return cuts if _fits(cut, module) else None
     if "norm" in leaf:
-        # A norm of more than the hidden state or one head needs what other ranks have.
         if path.startswith("self_attn.") and _shape(module) != (head_dim,):
-            raise refused.unknown(f"{path} norms all heads at once")
+            return {"weight": _norm_of_heads(path, module, heads, head_dim, refused)}
         return None if path.startswith("mlp.") else {}
     return {} if leaf in _WHOLE else None
 
@@ -156,6 +157,19 @@ def _heads(attention: Any, refused: _Refusal) -> dict[str, Block]:
 
 def _rows_of_heads(leaf: str, heads: dict[str, Block], head_dim: int) -> Cut:
     return Cut(0, tuple(Block(heads[each].units, head_dim) for each in _HEADS[leaf]))
+
+
+def _norm_of_heads(
+    path: str, module: Any, heads: dict[str, Block], head_dim: int, refused: _Refusal
+) -> Cut:
+    """The cut of the weight of a norm of all heads at once, as `RMSNormOverRanks` has it."""
+    which = QK_NORMS.get(path.removeprefix("self_attn."))
+    is_rms = type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon")
+    if which is not None and is_rms:
+        cut = Cut(0, (Block(heads[which].units, head_dim),))
+        if _fits(cut, module) and _tensors(module) == ("weight",):
+            return cut
+    raise refused.unknown(f"{path} norms all heads at once")
 
 
 def _width(elements: int, refused: _Refusal, size: int = 1, or_ep: bool = False) -> Block:
