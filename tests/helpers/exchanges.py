@@ -1,6 +1,7 @@
 """The memory of several ranks in one process, and ranks that PyTorch plays."""
 
 import torch
+import torch.distributed as dist
 
 from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange, new_exchange, new_slots
 from decodescope.variants.parallel import sums
@@ -24,6 +25,11 @@ def share_through(slots: dict[int, list[torch.Tensor]], rank: int) -> None:
 
     def shared(sizes: tuple[int, ...], *_: object) -> list[SharedExchange]:
         made = []
+        # Of a step before, the last words are still there.
+        dist.barrier()
+        for words in sizes:
+            slots[words][rank].fill_(MARK)
+        dist.barrier()
         for of_all in (slots[words] for words in sizes):
             peers = [one.data_ptr() for one in of_all]
             exchange = new_exchange(rank, of_all[rank], peers, PATIENCE_NS)

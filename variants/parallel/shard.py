@@ -20,13 +20,7 @@ from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.parallel.cuts import Cut, Split
 from decodescope.variants.parallel.norm_over_ranks import RMSNormOverRanks
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.split import (
-    HEAD,
-    HEAD_WEIGHT,
-    QK_NORMS,
-    SUMMED,
-    split_model,
-)
+from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, QK_NORMS, SUMMED, split_model
 
 _HEADS = "num_attention_heads"
 _KV_HEADS = "num_key_value_heads"

@@ -9,6 +9,7 @@ import torch
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.exchange import MARK
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
+from decodescope.kernels.ops.all_reduce_qk_norm import norm_words
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
@@ -18,6 +19,7 @@ from tests.helpers.rank_processes import on_ranks
 
 _EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2}
 _DRAWN = SamplingSettings(temperature=0.9, top_k=30, top_p=0.9, seed=5)
+_SIX = {"num_attention_heads": 6}
 _SHARED = _EVEN | {"hidden_size": 128, "shared_expert_intermediate_size": 142}
 
 
@@ -68,6 +70,10 @@ CASES = {
         Case("llama-biased", batch=3),
         Case("gemma2", changes=_EVEN | {"hidden_size": 100}),
         Case("gemma4-inputs", changes={}),
+        # 6 heads of Q and 2 of K with one norm each, of a head_dim that is no power of 2.
+        Case("olmo2", changes=_SIX),
+        Case("olmo3", "fused-qkv-rope-residual", 2, _DRAWN),
+        Case("olmo3", "fused+int8", 3),
         Case("cohere2"),
         Case("cohere2", "fused-residual-norm-head", 2),
         Case("qwen2-moe", changes=_SHARED),
@@ -81,6 +87,8 @@ CASES = {
         Case("qwen3-biased", "fused-head", 2, _DRAWN),
     ],
     4: [
+        # A head of Q each; two ranks have the same of K.
+        Case("olmo3"),
         Case("llama-tied", changes={}),
         Case("gpt-oss", batch=2, changes={"num_attention_heads": 4, "intermediate_size": 32}),
         Case(
@@ -107,7 +115,10 @@ def through_memory(
 
 def test_our_kernels_add_up_and_choose_through_shared_memory(tmp_path: Path) -> None:
     cases = [Case("llama-tied", batch=batch, changes={}) for batch in (1, 3)]
-    sizes = {CHOICE_WORDS, *(each.batch * 100 for each in cases)}
+    # Those of one token would be as many as those of the choice.
+    cases += [Case("olmo3", batch=3, changes={"hidden_size": 100})]
+    sizes = {CHOICE_WORDS, *(norm_words(each.batch) for each in cases)}
+    sizes |= {each.batch * 100 for each in cases}
     slots = shared_slots(sizes)
     assert_as_one(on_ranks(2, tmp_path, through_memory, slots, cases), cases)
     # The words of the last launch are still there.
