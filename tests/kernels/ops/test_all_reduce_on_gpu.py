@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.weights import Norm, QkNorm
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
+from decodescope.kernels.ops.all_reduce_qk_norm import AllReduceQkNorm, norm_words
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
+from decodescope.kernels.ops.rms_norm import rms_norm_reference
 from tests.helpers.exchanges import exchanges_of, play_push
-from tests.helpers.kernel_inputs import at, poisoned, random
+from tests.helpers.kernel_inputs import LIMITS, at, poisoned, random, relative_error
 
 pytestmark = pytest.mark.gpu
 _LATE_CYCLES = 3000
@@ -117,3 +120,39 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
     for rank in range(2):
         assert torch.equal(tokens[rank][:, 1:], 0x7FFFFFFF - (best & 0x7FFFFFFF))
         assert (held[rank] == NO_KEY).all()
+
+
+def test_ranks_that_run_together_norm_over_all_heads() -> None:
+    batch, launches, eps = 33, 300, 1e-2
+    exchanges = exchanges_of(2, norm_words(batch), "cuda")
+    # More columns than a program has at a time; all rows begin at a multiple of 16 bytes, so that
+    # nothing is compiled while a rank waits.
+    q, k = (
+        random(launches, 2, batch, size, seed=3, dtype=torch.bfloat16, device="cuda")
+        for size in (2104, 264)
+    )
+    # Other means for each rank and each launch.
+    factors = torch.rand(launches, 2, 1, 1, generator=torch.Generator().manual_seed(0)).cuda() + 0.1
+    q, k = ((rows * factors).to(rows.dtype) for rows in (q, k))
+    weights = [random(rows.shape[-1], seed=4, device="cuda") for rows in (q, k)]
+    expected = [
+        rms_norm_reference(torch.cat((rows[:, 0], rows[:, 1]), -1), Norm(weight.repeat(2), eps))
+        for rows, weight in zip((q, k), weights, strict=True)
+    ]
+    norm = QkNorm(weights[0], weights[1], eps)
+    for rank in range(2):
+        # As above.
+        play_push(exchanges, 1 - rank, 0, torch.zeros(norm_words(batch), device="cuda"))
+        first = (rows[0, rank].clone() for rows in (q, k))
+        AllReduceQkNorm(*first, norm, exchanges[rank]).launch(pdl=True)
+        torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for launch in range(launches):
+        for rank in range(2):
+            with torch.cuda.stream(streams[rank]):
+                memory = q[launch, rank], k[launch, rank]
+                AllReduceQkNorm(*memory, norm, exchanges[rank]).launch(pdl=True)
+    torch.cuda.synchronize()
+    for rows, whole in zip((q, k), expected, strict=True):
+        assert relative_error(torch.cat((rows[:, 0], rows[:, 1]), -1), whole) < LIMITS[q.dtype]
+    assert not any(exchange.missing.item() for exchange in exchanges)

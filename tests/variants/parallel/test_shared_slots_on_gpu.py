@@ -22,6 +22,7 @@ def test_kernels_of_two_processes_add_up_and_name_one_that_does_not_answer() -> 
     ("family", "changes"),
     [
         ("llama-tied", {}),
+        ("olmo3", {}),
         ("qwen3-moe", {"num_attention_heads": 4, "num_key_value_heads": 2}),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
@@ -71,7 +72,7 @@ def test_what_is_named_is_taken() -> None:
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize("exchange", ["sums", "choices"])
+@pytest.mark.parametrize("exchange", ["sums", "choices", "norms"])
 def test_a_rank_that_was_missing_ends_the_step(exchange: str) -> None:
     loaded, workload = load_family("qwen3", "cpu", **_EVEN), DecodeWorkload(1, 4, 2, "fp32")
     shard_model(loaded.model, TWO)
@@ -110,7 +111,13 @@ def test_torch_chooses_the_largest_key(tmp_path: Path) -> None:
             "fused",
             ["attention/all_reduce+residual", "shared_expert/all_reduce+residual"],
         ),
+        (
+            "olmo2",
+            "fused",
+            ["attention/qk_norm+all_reduce", "attention/all_reduce", "mlp/all_reduce"],
+        ),
         ("qwen3", "fused+all_reduce_none", []),
+        ("olmo3", "fused+all_reduce_none", []),
     ],
 )
 def test_a_layer_adds_up_after_attention_and_mlp_or_once_for_both(
@@ -126,6 +133,15 @@ def test_a_layer_adds_up_after_attention_and_mlp_or_once_for_both(
     assert ("sampling/all_reduce" in paths) == (step.plan.sums is not None)
     codes = [finding.code for finding in step.findings]
     assert codes == ([] if expected else ["sums_left_out"])
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("spec", ["fused", "fused+all_reduce_torch"])
+def test_weights_of_norms_over_ranks_are_read(spec: str) -> None:
+    loaded, workload = load_family("olmo2", "cpu"), DecodeWorkload(1, 4, 2, "fp32")
+    shard_model(loaded.model, TWO)
+    step = fused(replace(loaded, ranks=TWO), workload, spec)
+    assert step.weight_bytes_read == weight_bytes_read(loaded.model, 1)
 
 
 def test_one_rank_has_the_operations_of_a_model_that_is_whole() -> None:
