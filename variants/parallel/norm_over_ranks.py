@@ -23,7 +23,7 @@ def normed_over_ranks(
     values = [one.float() for one in rows]
     means = torch.cat([one.square().mean(-1, keepdim=True) for one in values], dim=-1) / ranks
     dist.all_reduce(means)
-    factors = torch.rsqrt(means + eps).split(1, dim=-1)
+    factors = torch.split(torch.rsqrt(means + eps), 1, dim=-1)
     return [
         (one * factor * weight).to(row.dtype)
         for row, one, factor, weight in zip(rows, values, factors, weights, strict=True)

@@ -102,7 +102,8 @@ def rank_sums(
         return RankSums(ranks, partial)
     try:
         sizes = batch * hidden, CHOICE_WORDS, norm_words(batch)
-        return RankSums(ranks, partial, "torch", *shared_exchanges(sizes, device, ranks))
+        shared, choices, norms = shared_exchanges(sizes, device, ranks)
+        return RankSums(ranks, partial, "torch", shared, choices, norms)
     except NotShared as error:
         message = f"{error}: torch.distributed adds up the sums of the ranks, not our kernel"
         found = (Finding("no_peer_access", message),) if device.type == "cuda" else ()
