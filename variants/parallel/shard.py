@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.functional import pad
 
 from decodescope.kernels.host.packed import codes_and_scales, packed
 from decodescope.kernels.host.packing import Packing
@@ -93,9 +94,13 @@ def _cut_columns(held: QuantizedMatrix, packing: Packing, cut: Cut, ranks: Ranks
     before = held.data.shape[:-1]
     codes, scales = codes_and_scales(held.data.flatten(0, -2), packing)
     codes = cut.of(codes.view(*before, -1), ranks)
-    scales = cut.in_groups(packing.group).of(scales.view(*before, *scales.shape[1:]), ranks)
-    held.packing = replace(packing, columns=codes.shape[-1])
-    rows = packed(codes.flatten(0, -2), scales.flatten(0, -3), held.packing)
+    scales = scales.view(*before, *scales.shape[1:])
+    if packing.format.group:
+        scales = cut.in_groups(packing.group, held.data.dim()).of(scales, ranks)
+    held.packing = part = replace(packing, columns=codes.shape[-1])
+    codes = pad(codes, (0, part.padded - part.columns))
+    scales = pad(scales, (0, 0, 0, part.groups - scales.shape[-2]))
+    rows = packed(codes.flatten(0, -2), scales.flatten(0, -3), part)
     held.data = rows.view(*before, -1)
 
 
@@ -103,7 +108,7 @@ def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
     """Have the modules of a layer use what they hold, and sum over the ranks."""
     attention = layer.self_attn
     output = attention.o_proj
-    columns = (output.data if isinstance(output, QuantizedMatrix) else output.weight).shape[1]
+    columns = output.columns if isinstance(output, QuantizedMatrix) else output.weight.shape[1]
     heads = int(columns) // int(attention.head_dim)
     kv_heads = _kv_heads(heads * ranks.size // int(attention.num_key_value_groups), ranks.size)
     attention.num_key_value_groups = heads // kv_heads

@@ -92,6 +92,15 @@ class _Refusal:
             f"{', or --ep' * or_ep}"
         )
 
+    def require_groups(self, path: str, module: Any) -> None:
+        """Refuse a matrix of 4 bits of whose groups ranks would hold parts."""
+        packing = module.packing if _is_held(module) else None
+        if packing is not None and packing.columns % (self._size * (packing.format.group or 1)):
+            raise ModelError(
+                f"{self._name}: {path} of {packing.columns} columns in {packing.format} gives no "
+                f"whole groups to each of {self._size} ranks; choose another --tp"
+            )
+
 
 def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, Cut | Once]]:
     attention: Any = getattr(layer, "self_attn", None)
@@ -104,8 +113,6 @@ def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, 
         names = _tensors(module)
         if not names or "router" in parts or "experts" in parts[:-1]:
             continue
-        if getattr(module, "packing", None) is not None:
-            raise refused.unknown(f"{path} has weights of 4 bits")
         cuts = _module_cuts(path, module, heads, attention.head_dim, ep, refused)
         if cuts is None or (cuts and parts[0] not in SUMMED):
             raise refused.unknown(f"{path or 'a layer'} has {names[0]}, which has no place")
@@ -132,6 +139,7 @@ def _module_cuts(
         columns = Block(heads["q"].units, head_dim)
         if leaf == "down_proj":
             columns = _width(_shape(module)[1], refused)
+        refused.require_groups(path, module)
         cut = Cut(1, (columns,))
         cuts: dict[str, Cut | Once] = {"weight": cut} | dict.fromkeys(names[1:], Once())
         return cuts if _fits(cut, module) else None
@@ -217,4 +225,6 @@ def _tensors(module: Any) -> tuple[str, ...]:
 
 
 def _shape(module: Any) -> tuple[int, ...]:
-    return tuple((module.data if _is_held(module) else module.weight).shape)
+    if _is_held(module):
+        return (*module.data.shape[:-1], module.columns)
+    return tuple(module.weight.shape)

@@ -10,12 +10,15 @@ from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.exchange import MARK
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
 from decodescope.kernels.ops.all_reduce_qk_norm import norm_words
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from tests.helpers.exchanges import share_through, shared_slots
 from tests.helpers.fused_steps import fused, ids_of, load_family, logits_agree, prompt_of
 from tests.helpers.rank_processes import on_ranks
+from tests.variants.model.grouped_checkpoints import LAYOUTS, save_packed
 
 _EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2}
 _DRAWN = SamplingSettings(temperature=0.9, top_k=30, top_p=0.9, seed=5)
@@ -46,8 +49,12 @@ def _result(ranks: Ranks, case: Case) -> tuple[torch.Tensor, ...]:
     torch.manual_seed(0)
     loaded = load_family(case.family, "cpu", **case.changes)
     shard_model(loaded.model, ranks, case.whole_experts)
+    return _decoded(replace(loaded, ranks=ranks), case)
+
+
+def _decoded(loaded: LoadedModel, case: Case) -> tuple[torch.Tensor, ...]:
     workload = DecodeWorkload(case.batch, 6, 3, "fp32", case.sampling)
-    step = fused(replace(loaded, ranks=ranks), workload, case.spec)
+    step = fused(loaded, workload, case.spec)
     tokens = [step.prefill(prompt_of(loaded, workload))]
     logits = step.forced_step(ids_of(loaded, case.batch, seed=7))
     tokens += [step.step().clone() for _ in range(2)]
@@ -103,6 +110,28 @@ CASES = {
 @pytest.mark.parametrize("size", CASES)
 def test_ranks_decode_as_one(size: int, tmp_path: Path) -> None:
     assert_as_one(on_ranks(size, tmp_path, results, CASES[size]), CASES[size])
+
+
+def of_checkpoints(ranks: Ranks, folders: list[Path]) -> list[tuple[torch.Tensor, ...]]:
+    """As `results`, of what is loaded from each folder."""
+    found = []
+    for batch, folder in enumerate(folders, 1):
+        loaded = load_model(resolve_model(str(folder)), "cpu", "fp32", ranks=ranks)
+        found.append(_decoded(loaded, Case("", batch=batch)))
+    return found
+
+
+def test_checkpoints_of_4_bits_decode_as_one(tmp_path: Path) -> None:
+    folders = []
+    for name in ("AWQ", "NVFP4 of compressed-tensors"):
+        sizes = _EVEN | {"hidden_size": 96, "intermediate_size": 160 if "NV" in name else 128}
+        save_packed(tmp_path / name, replace(LAYOUTS[name], sizes=sizes))
+        folders.append(tmp_path / name)
+    expected = of_checkpoints(Ranks(), folders)
+    for rank in on_ranks(2, tmp_path, of_checkpoints, folders):
+        for (tokens, logits, _), (own_tokens, own_logits, _) in zip(expected, rank, strict=True):
+            assert torch.equal(own_tokens, tokens)
+            assert logits_agree(own_logits, logits)
 
 
 def through_memory(
