@@ -261,6 +261,19 @@ def test_ranks_cut_matrices_of_4_bits_between_groups(
         assert down.data.nbytes < whole["model.layers.0.mlp.down_proj.weight"].nbytes / 4
 
 
+def test_all_ranks_dequantise_what_one_must(tmp_path: Path) -> None:
+    """A scale beyond those of the kernels, in columns that the first rank has."""
+    save_packed(tmp_path, layout_of("MXFP4 of compressed-tensors", 128))
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["model.layers.0.mlp.down_proj.weight_scale"][3, 0] = 127 + 5
+    save_file(tensors, tmp_path / "model.safetensors")
+    whole = dense(loaded(tmp_path).model)
+    part = assert_parts(tmp_path, whole).model.model.layers[0]
+    assert type(part.mlp.down_proj) is torch.nn.Linear
+    assert part.mlp.down_proj.in_features == 64
+    assert isinstance(part.mlp.up_proj, QuantizedMatrix)
+
+
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("head", [True, False])
 def test_ranks_read_gguf_files(mix: str, head: bool, tmp_path: Path) -> None:
