@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
@@ -14,6 +16,29 @@ from tests.helpers.kernel_inputs import at, poisoned, random
 
 pytestmark = pytest.mark.gpu
 _LATE_CYCLES = 3000
+_ELEMENTS = 1024
+
+
+@triton.jit
+def _begin_kernel(bases_ptr, launches_ptr, x_ptr, out_ptr, N, RANK: tl.constexpr, E: tl.constexpr):
+    """The next message of a rank: its base times a factor that each launch has of its own."""
+    columns = tl.program_id(0) * E + tl.arange(0, E)
+    base = tl.load(bases_ptr + RANK * N + columns, mask=columns < N)
+    factor = 1.0 + ((tl.load(launches_ptr) + 1) % 8191).to(tl.float32) / 8192
+    tl.store(x_ptr + columns, base * factor, mask=columns < N)
+    tl.store(out_ptr + columns, float("nan"), mask=columns < N)
+
+
+@triton.jit
+def _compare_kernel(bases_ptr, launches_ptr, out_ptr, wrong_ptr, N, E: tl.constexpr):
+    """Count the elements of a launch's sum that are not those of both messages."""
+    columns = tl.program_id(0) * E + tl.arange(0, E)
+    mask = columns < N
+    factor = 1.0 + ((tl.load(launches_ptr) + 1) % 8191).to(tl.float32) / 8192
+    first = tl.load(bases_ptr + columns, mask=mask) * factor
+    last = tl.load(bases_ptr + N + columns, mask=mask) * factor
+    wrong = mask & (tl.load(out_ptr + columns, mask=mask) != first + last)
+    tl.atomic_add(wrong_ptr, tl.sum(wrong.to(tl.int64)))
 
 
 @dataclass
@@ -21,7 +46,7 @@ class StreamRank:
     """A rank whose messages are other numbers in each launch, and which compares each result."""
 
     exchange: Exchange
-    bases: list[torch.Tensor]
+    bases: torch.Tensor
     pdl: bool
 
     def __post_init__(self) -> None:
@@ -34,15 +59,17 @@ class StreamRank:
 
     def launch(self, late: bool) -> None:
         """One launch on the current stream; it comes `late` if the other rank's does not."""
-        self.launches.add_(1)
-        factor = 1 + (self.launches % 8191).float() / 8192
-        messages = [base * factor for base in self.bases]
-        self.x.copy_(messages[self.exchange.rank])
-        self.out.fill_(torch.nan)
+        bases, launches, out, n = self.bases, self.launches, self.out, self.out.numel()
+        grid = (triton.cdiv(n, _ELEMENTS),)
+        rank = self.exchange.rank
+        _begin_kernel[grid](bases, launches, self.x, out, n, RANK=rank, E=_ELEMENTS)
         if late:
             torch.cuda._sleep(_LATE_CYCLES)
         self.operation.launch(self.pdl)
-        self.wrong.add_((self.out != messages[0] + messages[1]).sum())
+        # Products and sums are rounded one by one, as those of the ranks are.
+        options = {"E": _ELEMENTS, "enable_fp_fusion": False}
+        _compare_kernel[grid](bases, launches, out, self.wrong, n, **options)
+        launches.add_(1)
 
 
 @pytest.mark.slow
@@ -54,7 +81,7 @@ def test_many_launches_give_no_stale_and_no_torn_word(
     shape: tuple[int, int], launches: int, pdl: bool
 ) -> None:
     words, in_graph = shape[0] * shape[1], 500
-    bases = [random(*shape, seed=seed, device="cuda") for seed in range(2)]
+    bases = torch.stack([random(*shape, seed=seed, device="cuda") for seed in range(2)])
     exchanges = exchanges_of(2, words, "cuda")
     ranks = [StreamRank(each, bases, pdl) for each in exchanges]
     for source, base in enumerate(bases):
