@@ -127,7 +127,11 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
         AllReduceChoice(*memory, at(0, "cuda"), exchanges[rank]).launch()
         torch.cuda.synchronize()
     generator = torch.Generator().manual_seed(0)
-    keys = torch.randint(-(2**40), 2**40, (capacity, 2, MAX_BATCH), generator=generator).cuda()
+    # Bit 31 of a key is 0 (`device/choice.py`).
+    shape = (capacity, 2, MAX_BATCH)
+    values = torch.randint(-(2**31), 2**31, shape, generator=generator)
+    indices = torch.randint(2**31, shape, generator=generator)
+    keys = ((values << 32) | indices).cuda()
     tokens = [torch.full((batch, capacity + 1), -1, device="cuda") for _ in range(2)]
     streams = [torch.cuda.Stream() for _ in range(2)]
     held = [torch.full((MAX_BATCH,), NO_KEY, device="cuda") for _ in range(2)]

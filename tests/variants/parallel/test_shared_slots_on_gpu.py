@@ -34,6 +34,7 @@ def test_two_processes_decode_as_one(family: str, changes: dict[str, Any], spec:
 
 
 @APART
+@pytest.mark.filterwarnings("default")  # from torch.compile
 @pytest.mark.parametrize(
     "spec",
     [
