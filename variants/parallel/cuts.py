@@ -105,12 +105,13 @@ class Split:
     """The split of a model: the `cuts` of its tensors by name; others are on every rank.
 
     The name of a matrix is that of its parameter in the model's dtype, however it is stored.
-    `tied`: the head reads its rows in the embedding table.
+    `tied`: the head reads its rows in the embedding table. `ep`: ranks hold whole experts.
     """
 
     ranks: Ranks = ALONE
     cuts: Mapping[str, Cut | Once] = field(default_factory=dict)
     tied: bool = False
+    ep: bool = False
 
     def part(self, name: str) -> Callable[[Sliceable], torch.Tensor] | None:
         """A function that takes this rank's part of the tensor `name`; None: every rank has it."""

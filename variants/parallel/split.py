@@ -56,7 +56,7 @@ def split_model(name: str, model: Any, ranks: Ranks, ep: bool = False) -> Split:
         cuts[f"{HEAD}.{key}"] = Cut(0, (vocabulary,))
     table = getattr(model.model, "embed_tokens", None)
     tied = getattr(head, "weight", head) is getattr(table, "weight", None)
-    return Split(ranks, cuts, tied)
+    return Split(ranks, cuts, tied, ep)
 
 
 class _Refusal:

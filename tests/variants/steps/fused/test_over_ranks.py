@@ -94,8 +94,9 @@ CASES = {
         Case("qwen3-biased", "fused-head", 2, _DRAWN),
     ],
     4: [
-        # A head of Q each; two ranks have the same of K.
+        # A head of Q each; two ranks, then all, have the same of K.
         Case("olmo3"),
+        Case("olmo2", changes={"num_key_value_heads": 1}),
         Case("llama-tied", changes={}),
         Case("gpt-oss", batch=2, changes={"num_attention_heads": 4, "intermediate_size": 32}),
         Case(
