@@ -28,7 +28,7 @@ made = {}
 for ranks, lanes in json.loads(sys.argv[1]):
     constants = {
         "N": 128 * lanes, "RANK": 1, "RANKS": ranks, "PIECES": 32 * lanes, "LANES": lanes,
-        "ROUNDS": 1, "ADDS": True, "PDL": True, "BATCH": 64,
+        "ROUNDS": 1, "ADDS": True, "PUSHED": False, "PDL": True, "BATCH": 64,
     }
     for kernel in (_all_reduce_residual_kernel, _all_reduce_choice_kernel):
         names = kernel.arg_names
