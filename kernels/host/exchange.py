@@ -95,16 +95,21 @@ class Exchange:
 
 def sending(
     exchange: Exchange | None, sums: torch.Tensor, num_warps: int
-) -> tuple[tuple[torch.Tensor | None, torch.Tensor | None], tuple[int, int, int, int] | None]:
-    """The operands and the compile-time constant of a kernel that sends the `sums` it writes; of
-    one that does not if `exchange` is None. Raises as `Exchange.check`, and if sums are not
-    float32."""
+) -> tuple[tuple[torch.Tensor | None, torch.Tensor | None], tuple[int, ...] | None]:
+    """The operands of a kernel that sends the `sums` [batch, rows] it writes; and its compile-time
+    constant: rank, ranks, batch, rows, pieces of a slot, threads of a program. All are None if
+    `exchange` is.
+
+    Raises:
+        ValueError: sums that are not float32; as `Exchange.check`.
+    """
     if exchange is None:
         return (None, None), None
     if sums.dtype != torch.float32:
         raise ValueError(f"sums for other ranks are {sums.dtype}: must be torch.float32")
     exchange.check(sums.numel(), sums.device)
-    message = exchange.rank, exchange.ranks, exchange.pieces, num_warps * _WARP
+    shape = (int(size) for size in sums.shape)
+    message = exchange.rank, exchange.ranks, *shape, exchange.pieces, num_warps * _WARP
     return (exchange.peers, exchange.turns), message
 
 

@@ -85,7 +85,7 @@ def _linear_residual_kernel(
         if ADDS:
             total += residual
         if MESSAGE is not None:
-            push_sums(total[:, None], block * ROWS, 0, slots, turn, N, 1, MESSAGE)
+            push_sums(total[:, None], block * ROWS, 0, slots, turn, MESSAGE)
         tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -139,7 +139,7 @@ def _linear_residual_batched_kernel(
         if ADDS:
             sums += residual.to(tl.float32)
         if MESSAGE is not None:
-            push_sums(sums, block * ROWS, 0, slots, turn, N, BATCH, MESSAGE)
+            push_sums(sums, block * ROWS, 0, slots, turn, MESSAGE)
         tl.store(places, sums.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
