@@ -168,9 +168,12 @@ def test_every_number_is_pushed(rows: int, inputs) -> None:
     exchanges = exchanges_of(2, rows, make.device)
     numbers = [-0.0, float("nan"), float("inf"), 1e-45, -float("inf"), 0.0, -1e-45, 3.5]
     partial = torch.tensor([numbers[:rows]], device=make.device)
-    nothing = WeightMatrix(torch.zeros(rows, COLUMNS, device=make.device))
+    # Products of -0.0.
+    scale = torch.full((rows,), -1.0, device=make.device)
+    nothing = WeightMatrix(torch.zeros(rows, COLUMNS, device=make.device), scale)
     operation = product(make, 1, nothing, Tile(4 if rows > 2 else 2, 64))
     replace(operation, residual=partial, adds=True, exchange=exchanges[0]).launch()
+    assert torch.signbit(partial[0, 0])
     sent = exchanges[1].slots[0, 0].flatten().view(torch.float32)[:rows]
     assert torch.equal(sent.isnan(), partial[0].isnan())
     assert torch.equal(sent.nan_to_num(), partial[0].nan_to_num())
