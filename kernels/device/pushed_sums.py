@@ -39,7 +39,8 @@ def message_slots(peers_ptr, MESSAGE: tl.constexpr):
 
 @triton.jit
 def message_turn(turns_ptr, MESSAGE: tl.constexpr):
-    """The turn of a message. Call it after `wait_for_previous`."""
+    """The turn of a message: that of the pick-up's first program. All have the same, except one
+    that gave up, after which the step ends. Call it after `wait_for_previous`."""
     turn = GAVE_UP
     if MESSAGE is not None:
         turn = tl.load(turns_ptr)
