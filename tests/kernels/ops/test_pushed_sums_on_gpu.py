@@ -78,7 +78,8 @@ CASES = [
     (1, 99, Tile(1, 256), 20_000, True),
     (4, 4096, Tile(64, 64, 4, 3, 2), 20_000, True),
     (3, 99, Tile(32, 64, 4, 2), 20_000, True),
-    (64, 4096, Tile(64, 64, 4, 3), 5_000, True),
+    # In two rounds, of which the second ends early.
+    (64, 5120, Tile(64, 64, 4, 3), 5_000, True),
 ]
 
 
