@@ -126,7 +126,8 @@ def report_unmeasured(
     split: Split,
 ) -> tuple[Finding, ...]:
     """The tiles that are only defaults, and the command that measures them: one finding, and once
-    in a process a line on stderr; none if all tiles were measured."""
+    in a process a line on stderr, of several ranks by the first; none if all tiles were measured.
+    """
     if not chosen.unmeasured:
         return ()
     command = ["decodescope", "tune", "--model", model]
@@ -138,7 +139,8 @@ def report_unmeasured(
         command += ["--tp", str(split.ranks.size), *["--ep"] * split.ep]
     names = ", ".join(chosen.unmeasured)
     line = f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}"
-    _write_once(f"{line}\n")
+    if not split.ranks.rank:
+        _write_once(f"{line}\n")
     return (Finding(DEFAULT_TILES, line),)
 
 

@@ -38,14 +38,16 @@ def test_the_command_names_the_formats(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err.endswith(" --variant fused+int8+head16+kv_fp8_e5m2\n")
 
 
-@pytest.mark.parametrize(("ep", "words"), [(False, " --tp 4\n"), (True, " --tp 4 --ep\n")])
+@pytest.mark.parametrize(("ep", "words"), [(False, " --tp 4"), (True, " --tp 4 --ep")])
 def test_the_command_tunes_the_part_of_a_rank(
     ep: bool, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = ChosenTiles(TILES, MEASURED | {"o": "default"})
-    split = Split(Ranks(3, 4), ep=ep)
-    report_unmeasured(chosen, H200, "m", DecodeWorkload(), FUSED, split)
-    assert capsys.readouterr().err.endswith(words)
+    for rank in range(4):
+        split = Split(Ranks(rank, 4), ep=ep)
+        (found,) = report_unmeasured(chosen, H200, "m", DecodeWorkload(), FUSED, split)
+        assert found.message.endswith(words)
+        assert capsys.readouterr().err == (f"{found.message}\n" if rank == 0 else "")
 
 
 def test_measured_tiles_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
