@@ -152,9 +152,7 @@ class LiveLoop:
         self._files.written(paths)
         if paths:
             first, *others = map(str, paths)
-            # Those of a CPU have no common clock.
-            shown = tuple(others) if info.device == "cuda" else ()
-            self._channel.send(TraceReady(first, info, requested, shown))
+            self._channel.send(TraceReady(first, info, requested, tuple(others)))
 
     def _obey(self, messages: list[AppMessage]) -> None:
         """Obey the app's messages; of several switches or settings only the last counts."""
