@@ -1,5 +1,7 @@
 """`--tp`: what cannot be asked for is one line, and no rank is started."""
 
+from pathlib import Path
+
 import pytest
 
 from decodescope.analyzer.errors import InputError
@@ -16,7 +18,7 @@ def _no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*started: object) -> None:
         raise AssertionError(started)
 
-    monkeypatch.setattr(launcher, "become_launcher", refuse)
+    monkeypatch.setattr(launcher, "launch", refuse)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,9 @@ def _no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--ep",), "--ep: splits experts over ranks; add --tp N"),
         (("--tp", "2", "--variant", "unknown"), "unknown variant 'unknown'"),
         (("--tp", "2", "--prompt-ids", "1,x"), "--prompt-ids 1,x"),
+        (("--tp", "2", "--batch", "0"), "batch 0"),
+        (("--tp", "2", "--model", "none@random"), "unknown model 'none@random'"),
+        (("--tp", "2", "--trace", "window.txt"), "--trace window.txt: must end in .json"),
         (("--device", "mps"), "'--device': 'mps' is not one of"),
     ],
 )
@@ -34,6 +39,24 @@ def test_options_that_cannot_be(decodescope: Command, options: tuple[str, ...], 
     done = decodescope(*RUN, *options)
     assert done.code == 2
     assert says in done.only_line
+
+
+def test_the_files_of_all_ranks_are_checked_first(decodescope: Command, tmp_path: Path) -> None:
+    (tmp_path / "window.rank1.json").mkdir()
+    done = decodescope(*RUN, "--tp", "2", "--trace", str(tmp_path / "window.json"))
+    assert done.code == 2
+    assert done.only_line.endswith("window.rank1.json: is a folder; name a file")
+
+
+def test_ctrl_c_while_the_launcher_starts_has_no_traceback(
+    decodescope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*started: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "launch", interrupted)
+    done = decodescope(*RUN, "--tp", "2")
+    assert (done.code, done.out, done.err.strip()) == (130, "", "")
 
 
 def test_a_variant_that_does_not_split_is_refused() -> None:
