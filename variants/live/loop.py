@@ -127,10 +127,11 @@ class LiveLoop:
         try:
             self._write_window(requested)
         except InputError as error:
+            if not self._ranks.alone:
+                raise  # the others wait for this rank's window
             self._decoding.left = 0
             self._channel.send(Log("warning", f"window not captured: {error}"))
-        finally:
-            self._schedule.captured(started_ns, self._clock_ns())
+        self._schedule.captured(started_ns, self._clock_ns())
         if requested:
             self._announce("paused" if self._paused else "running")
         self._session.pacer.before_first()
