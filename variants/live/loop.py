@@ -124,6 +124,7 @@ class LiveLoop:
             self._decoding.next_generation()
         self._decoding.settle_times()
         started_ns = self._clock_ns()
+        self._schedule.captured(started_ns, started_ns)  # if it fails
         try:
             self._write_window(requested)
         except InputError as error:
