@@ -290,8 +290,8 @@ def _title(report: Report, width: int) -> Text:
             text.append(f" ({note})", style="bold yellow")
         ranks = f"TP {capture.tp} · " * (capture.tp > 1)
         text.append(
-            f" · {cut_middle(capture.variant, width)} · {ranks}{cut_middle(capture.dtype, width)} · "
-            f"batch {capture.batch} · "
+            f" · {cut_middle(capture.variant, width)} · {ranks}"
+            f"{cut_middle(capture.dtype, width)} · batch {capture.batch} · "
             f"context {capture.context} · {capture.steps} steps from position {capture.position}",
             style="not bold",
         )

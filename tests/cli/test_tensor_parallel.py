@@ -8,6 +8,8 @@ from decodescope.analyzer.errors import InputError
 from decodescope.variants.parallel import launcher
 from decodescope.variants.registry import Variant, require_split
 from tests.helpers.command import Command
+from tests.helpers.ranks.own import STEPS, own_files
+from tests.helpers.ranks.runs import PER_STEP, a_run
 
 RUN = ("run", "--model", "tiny", "--device", "cpu")
 RANK = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
@@ -78,3 +80,11 @@ def test_commands_that_start_ranks_are_refused_in_one_line_on_ranks(
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == (0 if rank else 1)
     assert rank or "use --tp N in place of torchrun" in done.error_line
+
+
+def test_an_opened_window_says_how_many_ranks_shared_the_step(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    window, _ = own_files(tmp_path, a_run(2, STEPS * PER_STEP))
+    done = decodescope("open", str(window), "--once", "--size", "120x40")
+    assert (done.code, "TP 2" in done.out) == (0, True)

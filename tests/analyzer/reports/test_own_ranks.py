@@ -1,5 +1,6 @@
 """The windows of our own ranks: what they communicate to the nanosecond, and one report of all."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.capture.profiler_session import STEP_RANGE
 from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
 from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.analyzer.views.ranks_table import ranks_report_table
 from tests.helpers.kineto_events import document, event, read
 from tests.helpers.ranks.own import CAPTURE, STEPS, own_files
 from tests.helpers.ranks.runs import ALL_REDUCE, BASE, PER_STEP, Run, a_run
+from tests.helpers.rich_report import text_of
 
 # As our kernels are traced.
 OWN = "_all_reduce_residual_kernel"
@@ -113,6 +116,9 @@ def test_windows_of_cpus_are_on_one_clock(tmp_path: Path) -> None:
     assert (row.matched, communication.clock) == (12, "common")
     waits_ns = start_ns.max(axis=0) - start_ns
     assert [rank.wait_ns for rank in communication.ranks] == waits_ns.sum(axis=(1, 2)).tolist()
+    text = text_of(ranks_report_table(ranks.report))
+    assert re.search("rank +file +operators", text)
+    assert "eager · TP 2 · bf16" in text
 
 
 def test_windows_of_cpus_of_different_runs_are_not_merged(tmp_path: Path) -> None:
