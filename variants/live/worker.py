@@ -100,7 +100,7 @@ def _work_as_rank(channel: Channel | None, file: Path) -> None:
         config = group.shared(lambda: _config_in(file), WorkerConfig)
         folder = own if channel is None else Path(config.trace_dir)
         ranks = group.join(config)
-        _decode(config, RankChannel(channel), folder, RankClock(ranks), ranks)
+        _decode(config, RankChannel(channel, ranks), folder, RankClock(ranks), ranks)
 
 
 def _decode(

@@ -80,7 +80,7 @@ def _live(
     own = folder / f"of-{ranks.rank}"
     own.mkdir()
     loop = LiveLoop(
-        session, RankChannel(app), WindowFiles(own), RankClock(ranks, session.clock), ranks
+        session, RankChannel(app, ranks), WindowFiles(own), RankClock(ranks, session.clock), ranks
     )
     loop.run("eager")
     ready = [] if app is None else app.of(TraceReady)
@@ -107,7 +107,7 @@ def _count_broadcasts(ranks: Ranks, folder: Path) -> tuple[int, int]:
     app = _App(session, [(1, Quit())]) if not ranks.rank else None
     clock, own = RankClock(ranks, session.clock), folder / f"of-{ranks.rank}"
     own.mkdir()
-    LiveLoop(session, RankChannel(app), WindowFiles(own), clock, ranks).run("eager")
+    LiveLoop(session, RankChannel(app, ranks), WindowFiles(own), clock, ranks).run("eager")
     return count, session.steps[-1].position
 
 
