@@ -121,6 +121,12 @@ def test_windows_of_cpus_are_on_one_clock(tmp_path: Path) -> None:
     assert "eager · TP 2 · bf16" in text
 
 
+def test_one_step_is_not_called_several(tmp_path: Path) -> None:
+    start_ns = 100_000 * np.arange(1, 9) + np.array([[[0]], [[70]]])
+    ranks = analyze_ranks(_cpu_files(tmp_path, start_ns, start_ns + 9_000, "eager", "eager"))
+    assert "1 step that 2 ranks recorded" in text_of(ranks_report_table(ranks.report))
+
+
 def test_windows_of_cpus_of_different_runs_are_not_merged(tmp_path: Path) -> None:
     start_ns = np.full((2, 3, 4), 1_000) + 100_000 * np.arange(12).reshape(3, 4)
     paths = _cpu_files(tmp_path, start_ns, start_ns + np.array([[[9]], [[8]]]), "eager", "compiled")
