@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from rich.console import Group
 
 from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.capture.profiler_session import STEP_RANGE
 from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.views.ranks_table import ranks_report_table
+from decodescope.analyzer.views.waiting_sections import waiting_sections
 from tests.helpers.kineto_events import document, event, read
 from tests.helpers.ranks.own import CAPTURE, STEPS, own_files
 from tests.helpers.ranks.runs import ALL_REDUCE, BASE, PER_STEP, Run, a_run
@@ -124,7 +126,8 @@ def test_windows_of_cpus_are_on_one_clock(tmp_path: Path) -> None:
 def test_one_step_is_not_called_several(tmp_path: Path) -> None:
     start_ns = 100_000 * np.arange(1, 9) + np.array([[[0]], [[70]]])
     ranks = analyze_ranks(_cpu_files(tmp_path, start_ns, start_ns + 9_000, "eager", "eager"))
-    assert "1 step that 2 ranks recorded" in text_of(ranks_report_table(ranks.report))
+    text = text_of(Group(*waiting_sections(ranks.report.communication, 100, 9)))
+    assert "1 step that 2 ranks recorded" in text
 
 
 def test_windows_of_cpus_of_different_runs_are_not_merged(tmp_path: Path) -> None:
