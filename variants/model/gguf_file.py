@@ -4,7 +4,7 @@ transformers would dequantise the whole file to float32 at once. Here its mappin
 config.json is used, and single tensors are read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ from decodescope.analyzer.errors import DecodescopeError, MissingRequirement, Mo
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.grouped.gguf import dequantised
 from decodescope.variants.model.stored_names import Names
+from decodescope.variants.parallel.cuts import Sliceable
 
 # Elements that are dequantised at once, in float32.
 _BLOCK = 1 << 23
@@ -80,11 +81,18 @@ class GgufReader:
         self._stored = {tensor.name: tensor for tensor in reader.tensors}
 
     def read(
-        self, key: Names, dtype: torch.dtype | None = None, part: object = None
+        self,
+        key: Names,
+        dtype: torch.dtype | None = None,
+        part: Callable[[Sliceable], torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The tensor `key` in `dtype`, or without one its blocks, uint8 [rows, bytes]; no parts."""
+        """The tensor `key` in `dtype`, or the `part` that it takes; without a `dtype` its blocks,
+        uint8 [rows, bytes]."""
+        whole = self._whole_tensor(key, dtype)
+        return whole if part is None else part(whole)
+
+    def _whole_tensor(self, key: Names, dtype: torch.dtype | None) -> torch.Tensor:
         assert isinstance(key, str)
-        assert part is None
         described = self._tensors[key]
         assert isinstance(described, GgufTensor)
         stored = self._processor.process(

@@ -67,6 +67,7 @@ class QuantizedCheckpoint:
     layer.
 
     `activations`: config.json asks for quantized activations too. `plain`: it has no such matrices.
+    `gguf_config` is the configuration of the whole model in a GGUF file.
     """
 
     tensors: Mapping[str, StoredTensor]
@@ -74,6 +75,7 @@ class QuantizedCheckpoint:
     grouped: Mapping[str, GroupedMatrix] = field(default_factory=dict)
     activations: bool = False
     plain: bool = False
+    gguf_config: Any = None
 
 
 def find_quantized(
@@ -88,7 +90,7 @@ def find_quantized(
     if _is_gguf(tensors):
         grouped = gguf_matrices(name, skeleton, tensors)
         place_grouped(skeleton, grouped)
-        return QuantizedCheckpoint(tensors, {}, grouped, False)
+        return QuantizedCheckpoint(tensors, {}, grouped, gguf_config=skeleton.config)
     if stores_mxfp4(config):
         place_packed(skeleton)
         require_packed(name, skeleton, tensors)
@@ -140,7 +142,7 @@ def load_quantized(
     with ExitStack() as stack:
         reader: GgufReader | TensorReader
         if _is_gguf(tensors):
-            reader = GgufReader(tensors, device, skeleton.config)
+            reader = GgufReader(tensors, device, checkpoint.gguf_config)
         else:
             reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
@@ -149,7 +151,8 @@ def load_quantized(
             cut = split.cuts.get(key)
             part = None
             if isinstance(cut, Cut) and held.packing is not None:
-                part = partial(cut.exchanged.in_groups(held.packing.group).of, ranks=split.ranks)
+                in_groups = cut.exchanged.in_groups(held.packing.group, held.data.dim())
+                part = partial(in_groups.of, ranks=split.ranks)
             blocks, scales = (reader.read(f"{key}{end}", part=part) for end in (BLOCKS, SCALES))
             fill_stored(name, key, held, blocks, scales)
         made, in_words = load_grouped(skeleton, grouped, reader.read)
