@@ -263,8 +263,8 @@ class Trace:
         return np.asarray(table[name])
 
     def device_label(self, device: int) -> int | str:
-        """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf
-        operators are the ops."""
+        """A device in reports: its ordinal, "rank 1 GPU 3" or "rank 1 cpu" of merged ranks, or
+        "cpu" if leaf operators are the ops."""
         if device == CPU_DEVICE and self.on_cpu:
             return "cpu"
         return self.device_labels.get(device, device)
@@ -282,12 +282,10 @@ class Trace:
         return CPU_OPERATOR if self.on_cpu else KERNEL
 
     @property
-    def cpu_pid(self) -> int:
-        """The process of a CPU capture, -1 without operators."""
-        return int(self.cpu_ops.pid[0]) if len(self.cpu_ops) else -1
-
-    @property
     def cpu_op_starts(self) -> HostTimes:
-        """When and on which thread each op of a CPU capture started."""
-        pid = np.full(len(self.ops), self.cpu_pid, dtype=np.int64)
+        """When and on which thread each op of a CPU capture started. Devices of merged ranks are in
+        the order of their processes; a process without operators is -1."""
+        _, device = np.unique(self.ops.device, return_inverse=True)
+        pids = np.append(np.unique(self.cpu_ops.pid), -1)
+        pid = pids[np.minimum(device, len(pids) - 1)]
         return HostTimes(self.ops.start_ns, pid, self.ops.stream)

@@ -100,7 +100,7 @@ def _process_name(trace: Trace, device: int) -> str:
     """The device, and the model and variant if known."""
     name = trace.device_names.get(device, "")
     own = device_words(trace.device_label(device))
-    label = f"device: cpu {name}" if trace.on_cpu else f"{own} {name}".strip()
+    label = f"device: {own} {name}" if trace.on_cpu else f"{own} {name}".strip()
     capture = trace.capture
     if capture is None:
         return label

@@ -34,6 +34,9 @@ def align_collectives(
     matched: more than halfway from chance (how often ends that have nothing to do with each other
     would be as near) to all, but no more than `MAX_REQUIRED`.
 
+    On a common clock, sequences of one length match in order if each op overlaps its partner: a
+    busy CPU may let a rank leave late.
+
     The difference of the clocks is the one that most pairs agree on (to 2 µs), among pairs with
     equal tokens whose places in the order differ by -128 to 128, counted from the first ops, from
     the last ones, and (with `common_clock`) from those nearest in time; of nearly equally many, the
@@ -41,6 +44,8 @@ def align_collectives(
     pairs, if their tokens are equal and their ends differ by no more than the shorter op takes, or
     `TOLERANCE_NS`.
     """
+    if common_clock and _overlap_in_order(reference, other):
+        return np.arange(len(reference)), np.arange(len(other))
     ends, other_ends = reference.end_ns, other.end_ns
     differences = _differences(reference, other, common_clock)
     if not len(differences):
@@ -62,6 +67,14 @@ def align_collectives(
     if not _enough(ends, other_ends - clock_ns, pairs.length_ns[kept]):
         return None
     return first[kept], second[kept]
+
+
+def _overlap_in_order(reference: Collectives, other: Collectives) -> bool:
+    if not _FEW <= len(reference) == len(other):
+        return False
+    begun_ns = np.maximum(reference.start_ns, other.start_ns)
+    overlap = begun_ns < np.minimum(reference.end_ns, other.end_ns)
+    return bool((overlap & (reference.token == other.token)).all())
 
 
 def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s) -> bool:

@@ -105,8 +105,9 @@ def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[in
 
 def _why_apart(ranks: Sequence[tuple[int, Trace]]) -> str:
     """Why the traces cannot be put on one clock; "" if they can."""
-    if any(trace.on_cpu for _, trace in ranks):
-        return "a capture without a GPU is among them"
+    traces = [trace for _, trace in ranks]
+    if any(trace.on_cpu for trace in traces) and _own_run(traces)["capture"] is None:
+        return "a capture without a GPU is among them, and they are not of one run"
     spans = {rank: _wall_span(trace) for rank, trace in ranks}
     known = {rank: span for rank, span in spans.items() if span is not None}
     if len(known) < len(spans):
@@ -240,7 +241,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
     numbers = {name: number for number, name in enumerate(names)}
     shapes: dict[LaunchShape, int] = {}
     messages: dict[CollectiveMessage, int] = {}
-    devices: list[tuple[int, str, int]] = []
+    devices: list[tuple[str, str]] = []
     parts: list[_Part] = []
     for place, (rank, trace) in enumerate(ranks):
         own = np.unique(trace.ops.device)
@@ -258,7 +259,9 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
                 messages=_numbers(messages, trace.message_table),
             )
         )
-        devices += ((rank, trace.device_names.get(device, ""), device) for device in own.tolist())
+        for device in own.tolist():
+            label = f"rank {rank} cpu" if trace.on_cpu else f"rank {rank} GPU {device}"
+            devices.append((label, trace.device_names.get(device, "")))
     calls, call_order = _hosts(parts, "calls")
     rank_findings = [
         msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
@@ -279,7 +282,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
             events=sum(trace.source.events for trace in traces),
         ),
         names=tuple(names),
-        device_names={number: name for number, (_, name, _) in enumerate(devices)},
+        device_names=dict(enumerate(name for _, name in devices)),
         ops=_ops(parts, call_order),
         calls=calls,
         cpu_ops=_hosts(parts, "cpu_ops")[0],
@@ -288,9 +291,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         **_own_run(traces),
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
-        device_labels={
-            number: f"rank {rank} GPU {device}" for number, (rank, _, device) in enumerate(devices)
-        },
+        device_labels=dict(enumerate(label for label, _ in devices)),
         shapes=tuple(shapes),
         frames=_hosts(parts, "frames")[0],
         overhead=_hosts(parts, "overhead")[0],
@@ -306,7 +307,7 @@ def _own_run(traces: Sequence[Trace]) -> dict[str, Any]:
     first = captures[0]
     if first is None:
         return {"capture": None}
-    same = ("model", "variant", "dtype", "batch", "position", "steps")
+    same = ("device", "model", "variant", "dtype", "batch", "position", "steps")
     for other in captures[1:]:
         if other is None or any(getattr(other, name) != getattr(first, name) for name in same):
             return {"capture": None}

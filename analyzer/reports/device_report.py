@@ -184,7 +184,8 @@ def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
     waited_ns = _sums(waits, HOST_WAIT_LABELS)
     is_wait = parts.kind[longest] == HOST_WAIT
     if trace.on_cpu:
-        thread: tuple[int, int] | None = (trace.cpu_pid, int(trace.ops.stream[ended_by]))
+        starts = trace.cpu_op_starts
+        thread: tuple[int, int] | None = (int(starts.pid[ended_by]), int(starts.tid[ended_by]))
     else:
         thread = launching_thread(trace, timeline.launches, call)
     middle_ns = int(parts.start_ns[longest] + parts.length_ns[longest] // 2)

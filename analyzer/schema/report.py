@@ -387,4 +387,4 @@ class Report(Struct, frozen=True):
     @property
     def on_cpu(self) -> bool:
         """Whether leaf operators of a CPU count as GPU ops."""
-        return any(device.device == "cpu" for device in self.devices)
+        return any(str(device.device).endswith("cpu") for device in self.devices)

@@ -11,7 +11,7 @@ from decodescope.analyzer.schema.report import DeviceReport, Report
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Table, quotient
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.vocabulary.words import bound_words
+from decodescope.analyzer.vocabulary.words import bound_words, ops_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +102,26 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 
 
 def ranks_table(report: RanksReport, most: int | None = None) -> Table[RankReport]:
-    return Table("ranks", _RANKS, report.ranks[:most], total=len(report.ranks))
+    columns = _columns(ops_word(report.ranks[0].report))
+    return Table("ranks", columns, report.ranks[:most], total=len(report.ranks))
 
 
 def _over_devices(figure: str) -> Callable[[RankReport], int]:
     return lambda rank: sum(getattr(device, figure) for device in rank.report.devices)
 
 
-_RANKS: tuple[Column[RankReport], ...] = (
-    kinds.PLACE("rank", "rank"),
-    kinds.NAME("file", "file", lambda rank: rank.report.source.path.rpartition("/")[2], least=9),
-    kinds.COUNT("gpu_ops", "GPU ops", _over_devices("gpu_ops"), priority=3),
-    kinds.DURATION("window_ns", "window", _over_devices("window_ns"), priority=2),
-    kinds.DURATION("idle_ns", "idle", _over_devices("idle_ns"), priority=4),
-    kinds.PERCENT("idle_share", "idle", lambda rank: idle_fraction(rank.report)),
-    kinds.PERCENT(
-        "communication_share", "comm", lambda rank: communication_fraction(rank.report) or None
-    ),
-    kinds.TEXT("answer.bound", "bound", lambda rank: bound_words(rank.report.answer.bound)),
-)
+def _columns(ops: str) -> tuple[Column[RankReport], ...]:
+    return (
+        kinds.PLACE("rank", "rank"),
+        kinds.NAME(
+            "file", "file", lambda rank: rank.report.source.path.rpartition("/")[2], least=9
+        ),
+        kinds.COUNT("gpu_ops", ops, _over_devices("gpu_ops"), priority=3),
+        kinds.DURATION("window_ns", "window", _over_devices("window_ns"), priority=2),
+        kinds.DURATION("idle_ns", "idle", _over_devices("idle_ns"), priority=4),
+        kinds.PERCENT("idle_share", "idle", lambda rank: idle_fraction(rank.report)),
+        kinds.PERCENT(
+            "communication_share", "comm", lambda rank: communication_fraction(rank.report) or None
+        ),
+        kinds.TEXT("answer.bound", "bound", lambda rank: bound_words(rank.report.answer.bound)),
+    )

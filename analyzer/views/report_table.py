@@ -288,9 +288,10 @@ def _title(report: Report, width: int) -> Text:
         text.append(f"\n{cut_middle(capture.model, width)}", style="not bold")
         if note := weights_note(capture.weights):
             text.append(f" ({note})", style="bold yellow")
+        ranks = f"TP {capture.tp} · " * (capture.tp > 1)
         text.append(
-            f" · {cut_middle(capture.variant, width)} · {cut_middle(capture.dtype, width)} · "
-            f"batch {capture.batch} · "
+            f" · {cut_middle(capture.variant, width)} · {ranks}"
+            f"{cut_middle(capture.dtype, width)} · batch {capture.batch} · "
             f"context {capture.context} · {capture.steps} steps from position {capture.position}",
             style="not bold",
         )

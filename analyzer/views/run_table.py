@@ -67,9 +67,10 @@ def _title(report: RunReport) -> Text:
 def _rows(report: RunReport) -> dict[str, str]:
     bandwidth, answer = report.bandwidth, report.answer
     on_gpu = report.device == "cuda"
+    must_read = f"{bytes_size(report.bytes_per_step)} a step" + ", each rank" * (report.tp > 1)
     if report.step_ns is None or bandwidth is None:
         why = "interpreted" if report.interpreted else UNKNOWN
-        return {"tokens/s": why, "must read": f"{bytes_size(report.bytes_per_step)} a step"}
+        return {"tokens/s": why, "must read": must_read}
     rows = {
         "tokens/s": f"{rate(report.tokens_per_s)}  ({report.timed_steps} unprofiled steps)",
         "step": "  ".join(
@@ -83,7 +84,7 @@ def _rows(report: RunReport) -> dict[str, str]:
             f"{'GPU idle' if on_gpu else 'between operators'} "
             f"{percent(report.gpu_idle_fraction)} %"
         ),
-        "must read": f"{bytes_size(report.bytes_per_step)} a step",
+        "must read": must_read,
         "reads": _bandwidth_text(bandwidth),
     }
     if answer.profiler_ratio is not None:

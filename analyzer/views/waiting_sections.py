@@ -8,7 +8,7 @@ from rich.text import Text
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.tables.communication_table import collectives_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
-from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.text.formatting import count, counted
 from decodescope.analyzer.views.table_parts import rich_table, section
 from decodescope.analyzer.vocabulary.words import straggler_text
 
@@ -46,7 +46,7 @@ def _collectives(
 
 
 def _skew(skew: SkewReport, member: str, width: int, most: int) -> Iterator[RenderableType]:
-    recorded = f"{count(skew.steps)} steps that {len(skew.ranks)} {member}s recorded"
+    recorded = f"{counted(skew.steps, 'step')} that {len(skew.ranks)} {member}s recorded"
     yield Text(f"{recorded}{_starters(skew, member)}")
     yield rich_table(spreads_table(skew), width)
     if any(step.start_spread_ns for step in skew.worst):

@@ -124,7 +124,7 @@ def _leave_out_measurements() -> None:
     """A command stops where it would measure: that takes seconds and depends on no input. The
     installed packages stay the same too."""
     job_process.running = _refuse
-    launcher.become_launcher = _refuse
+    launcher.launch = _refuse
     registry.entry_points = functools.cache(registry.entry_points)
 
 

@@ -90,6 +90,7 @@ class ProcessLink:
     def _start(self, argument: str, log: Path) -> None:
         own_end, child_end = socket.socketpair()
         self._tail = self._tail or LogTail(log)
+        self._tail.begin()
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
@@ -249,10 +250,12 @@ class LogTail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            self._at = path.stat().st_size
-        except OSError:
-            self._at = 0
+        self.begin()
+        self._at = self._began
+
+    def begin(self) -> None:
+        """Another process begins to write: the last lines are its own from here on."""
+        self._began = self._path.stat().st_size if self._path.exists() else 0
 
     def lines(self) -> list[str]:
         """The whole lines that were appended since the last call, of the last `MOST_BYTES`. Of a
@@ -265,7 +268,7 @@ class LogTail:
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
     def last_lines(self, count: int) -> tuple[str, ...]:
-        return tuple(self._read_from(0)[1].decode(errors="replace").splitlines()[-count:])
+        return tuple(self._read_from(self._began)[1].decode(errors="replace").splitlines()[-count:])
 
     def _read_from(self, start: int) -> tuple[int, bytes]:
         """The bytes from `start` on, at most the last `MOST_BYTES`, and where they begin."""

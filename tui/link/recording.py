@@ -2,8 +2,6 @@
 
 import asyncio
 
-from msgspec.structs import replace
-
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.attach_messages import WindowTaken
 from decodescope.analyzer.protocol.messages import Bye, Failure, TraceReady
@@ -34,9 +32,6 @@ class Recorder:
             event = Failure(event.describe(), event.exit_code, fatal=True)
         if self._writer is None or not isinstance(event, RecordedMessage):
             return None
-        if isinstance(event, TraceReady):
-            # A recording has one file a window.
-            event = replace(event, others=())
         self._ended = isinstance(event, Bye) or (isinstance(event, Failure) and event.fatal)
         try:
             if isinstance(event, TraceReady | WindowTaken):

@@ -131,8 +131,8 @@ def _run_facts(view: View) -> tuple[str, ...]:
         facts.append("interpreted" if view.interpreted else "device: cpu")
     if about.weights == "random":
         facts.append("random weights")
-    if view.hello is not None and view.hello.tp > 1:
-        facts.append(parallel_words(view.hello.tp, view.hello.ep))
+    if about.tp > 1:
+        facts.append(parallel_words(about.tp, view.hello is not None and view.hello.ep))
     device = "" if about.device == "cpu" else f"{about.device_name.removeprefix('NVIDIA ')} "
     facts.append(f"{device}{about.dtype} b{about.batch} c{about.context}")
     return (*facts, *file_facts, *drawn[1:])

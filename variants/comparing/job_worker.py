@@ -17,7 +17,7 @@ import msgspec
 from decodescope.analyzer.protocol.messages import Progress, encode_frame
 from decodescope.variants.comparing.job_process import AccuracyJob, Job, Result, RunDone
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
-from decodescope.variants.parallel.launcher import become_launcher
+from decodescope.variants.parallel.launcher import launch
 from decodescope.variants.parallel.place import is_rank
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 
@@ -31,7 +31,7 @@ def main() -> int:
         job = msgspec.json.decode(data, type=Job)
         if job.config.tp > 1:
             _give_back(data)
-            become_launcher(job.config.tp, "decodescope.variants.comparing.job_worker", ())
+            return launch(job.config.tp, "decodescope.variants.comparing.job_worker", ())
         work = partial(do_job, job)
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter_ns
 
-import msgspec
 import torch
 import torch.distributed as dist
 
 from decodescope.analyzer.protocol.messages import AppMessage, Quit, Stats, WorkerMessage
 from decodescope.variants.live.channel import Channel, ChannelClosed
+from decodescope.variants.parallel.exchange import from_rank_0
 from decodescope.variants.parallel.ranks import Ranks
 
 
@@ -33,8 +33,9 @@ class RankChannel:
     """The channel to the app on rank 0, whose messages all ranks get; the others (`channel` None)
     send nothing. That the app is gone reaches them as `Quit`."""
 
-    def __init__(self, channel: Channel | None) -> None:
+    def __init__(self, channel: Channel | None, ranks: Ranks) -> None:
         self._channel = channel
+        self._ranks = ranks
         self._closed = False
 
     @property
@@ -67,23 +68,13 @@ class RankChannel:
         return messages
 
     def _shared(self, read: Callable[[Channel], list[AppMessage]]) -> list[AppMessage]:
-        if self._channel is None:
-            size = _number(0)
-            data = torch.empty(size, dtype=torch.uint8)
-        else:
-            messages: list[AppMessage] = [Quit()]
+        messages: list[AppMessage] = []
+        if self._channel is not None:
+            messages = [Quit()]
             if not self._closed:
                 with suppress(ChannelClosed):
                     messages = read(self._channel)
-            encoded = msgspec.msgpack.encode(messages) if messages else b""
-            size = _number(len(encoded))
-            data = (
-                torch.frombuffer(bytearray(encoded), dtype=torch.uint8) if size else torch.empty(0)
-            )
-        if not size:
-            return []
-        dist.broadcast(data, src=0)
-        return msgspec.msgpack.decode(data.numpy().tobytes(), type=list[AppMessage])
+        return from_rank_0(messages, self._ranks) if _number(len(messages)) else []
 
 
 def _number(value: int) -> int:

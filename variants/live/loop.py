@@ -124,13 +124,15 @@ class LiveLoop:
             self._decoding.next_generation()
         self._decoding.settle_times()
         started_ns = self._clock_ns()
+        self._schedule.captured(started_ns, started_ns)  # if it fails
         try:
             self._write_window(requested)
         except InputError as error:
+            if not self._ranks.alone:
+                raise  # the others wait for this rank's window
             self._decoding.left = 0
             self._channel.send(Log("warning", f"window not captured: {error}"))
-        finally:
-            self._schedule.captured(started_ns, self._clock_ns())
+        self._schedule.captured(started_ns, self._clock_ns())
         if requested:
             self._announce("paused" if self._paused else "running")
         self._session.pacer.before_first()
@@ -152,9 +154,7 @@ class LiveLoop:
         self._files.written(paths)
         if paths:
             first, *others = map(str, paths)
-            # Those of a CPU have no common clock.
-            shown = tuple(others) if info.device == "cuda" else ()
-            self._channel.send(TraceReady(first, info, requested, shown))
+            self._channel.send(TraceReady(first, info, requested, tuple(others)))
 
     def _obey(self, messages: list[AppMessage]) -> None:
         """Obey the app's messages; of several switches or settings only the last counts."""

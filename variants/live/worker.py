@@ -2,7 +2,7 @@
 
 It decodes for the app at the other end of a socket pair, and ends with it. Every slow stage is
 announced by a `Progress` message first; torch is imported only after the first of them. Asked for
-several ranks, it becomes their launcher.
+several ranks, it starts them, and rank 0 decodes for the app.
 """
 
 import gc
@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,8 @@ from decodescope.analyzer.protocol.messages import Bye, Progress, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 from decodescope.variants.machine.environment import require_run_packages
-from decodescope.variants.parallel.launcher import become_launcher
+from decodescope.variants.measuring.request import read_request
+from decodescope.variants.parallel.launcher import launch
 from decodescope.variants.parallel.place import is_rank, place_of
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 
@@ -74,21 +75,18 @@ def _work(channel: Channel, control: int, file: Path) -> None:
     require_run_packages()
     config = _config_in(file)
     if config.tp > 1:
-        _become_launcher(channel, config.tp, control, file)
+        channel.send(Progress(f"starting {config.tp} ranks"))
+        channel.flush(_FLUSH_S)
+        read_request(config)
+        # Ranks inherit no socket but standard input.
+        os.dup2(control, 0)
+        exit_now(launch(config.tp, "decodescope.variants.live.worker", ("0", str(file))))
     channel.send(Progress(_IMPORTING))
     _decode(config, channel, Path(config.trace_dir))
 
 
 def _config_in(file: Path) -> WorkerConfig:
     return msgspec.json.decode(file.read_bytes(), type=WorkerConfig)
-
-
-def _become_launcher(channel: Channel, size: int, control: int, file: Path) -> NoReturn:
-    """Start ranks in the place of this process; they inherit no socket but standard input."""
-    channel.send(Progress(f"starting {size} ranks"))
-    channel.flush(_FLUSH_S)
-    os.dup2(control, 0)
-    become_launcher(size, "decodescope.variants.live.worker", ("0", str(file)))
 
 
 def _work_as_rank(channel: Channel | None, file: Path) -> None:
@@ -102,7 +100,7 @@ def _work_as_rank(channel: Channel | None, file: Path) -> None:
         config = group.shared(lambda: _config_in(file), WorkerConfig)
         folder = own if channel is None else Path(config.trace_dir)
         ranks = group.join(config)
-        _decode(config, RankChannel(channel), folder, RankClock(ranks), ranks)
+        _decode(config, RankChannel(channel, ranks), folder, RankClock(ranks), ranks)
 
 
 def _decode(

@@ -47,12 +47,9 @@ def run_variant(
     A variant that Triton's interpreter runs is neither timed nor profiled: its report has tokens.
 
     Raises:
-        InputError: an unknown variant, a trace path that is not .json or .json.gz, a trace path for
-            an interpreted variant, or as `prepare`.
+        InputError: an unknown variant, a trace path for an interpreted variant, or as `prepare`.
         ModelError, MissingRequirement: as `prepare`, `build_variant` and `measure_run`.
     """
-    if trace_path is not None and not trace_path.name.endswith((".json", ".json.gz")):
-        raise InputError(f"--trace {trace_path}: must end in .json or .json.gz")
     device = choose_device(config.device)
     interpreted = is_interpreted(config.variant, device)
     if interpreted and trace_path is not None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import torch
 import torch.distributed as dist
 
 from decodescope.analyzer.io.files import write_atomically
@@ -13,7 +12,6 @@ from decodescope.variants.parallel.place import rank_files
 from decodescope.variants.parallel.ranks import Ranks
 
 Value = TypeVar("Value")
-_HOST = torch.device("cpu")
 
 
 def from_rank_0(value: Value, ranks: Ranks) -> Value:
@@ -21,7 +19,7 @@ def from_rank_0(value: Value, ranks: Ranks) -> Value:
     if ranks.alone:
         return value
     values = [value]
-    dist.broadcast_object_list(values, src=0, device=_HOST)
+    dist.broadcast_object_list(values)
     return values[0]
 
 

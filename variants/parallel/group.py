@@ -20,7 +20,7 @@ from msgspec import Struct
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 import decodescope
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import InputError, MissingRequirement, first_line
 from decodescope.analyzer.machine.provenance import package_version
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.machine.child_process import die_with_parent
@@ -145,7 +145,7 @@ class Group:
             )
         except RuntimeError as error:
             if opens:
-                reason = "the port is taken" if "EADDRINUSE" in str(error) else _first(error)
+                reason = "the port is taken" if "EADDRINUSE" in str(error) else first_line(error)
                 raise MissingRequirement(
                     f"rank 0 cannot open port {port} on {socket.gethostname()}: {reason}; choose "
                     "another with --master-port of torchrun, or MASTER_PORT"
@@ -222,7 +222,3 @@ def _unlike(rank: int, versions: Versions, first: Versions) -> str:
     unlike = [name for name in own if own[name] != others[name]]
     told = ", ".join(f"{name} {own[name]}, rank 0 {others[name]}" for name in unlike)
     return f"rank {rank} has {told}: all ranks need the same versions"
-
-
-def _first(error: Exception) -> str:
-    return str(error).splitlines()[0]

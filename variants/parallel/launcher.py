@@ -1,5 +1,4 @@
-"""Starts the ranks of a run on this machine with torch.distributed's launcher:
-`python -m decodescope.variants.parallel.launcher SIZE MODULE ARGUMENT...`.
+"""Starts the ranks of a run on this machine with torch.distributed's launcher.
 
 Each rank is `python -m MODULE ARGUMENT...`. Standard input and output are those of rank 0; what the
 others write is kept in files, and their last line on stderr is shown if it says why they failed.
@@ -11,32 +10,22 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import MissingRequirement, process_end
 from decodescope.analyzer.io.work_folders import WorkFolder
-from decodescope.variants.machine.child_process import exit_now
 from decodescope.variants.parallel.place import ERROR_PREFIX
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-_MODULE = "decodescope.variants.parallel.launcher"
 _LOOK_S = 0.1
-
-
-def become_launcher(size: int, module: str, arguments: Sequence[str]) -> NoReturn:
-    """Turn this process into the launcher of `size` ranks: its signals, its parent and its standard
-    streams stay, and the exit code is that of the ranks."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    own = (sys.executable, "-P", "-m", _MODULE, str(size), module, *arguments)
-    os.execv(sys.executable, own)
 
 
 def launch(size: int, module: str, arguments: Sequence[str]) -> int:
     """Run the ranks to their end; the exit code. If one fails, the others are ended, and stderr has
-    one line that names it."""
+    one line that names it. It takes this process's signals and logging: do nothing but end after
+    it."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -106,7 +95,3 @@ def _lines(folder: Path, rank: int) -> list[str]:
     logs = folder.glob(f"*/attempt_0/{rank}/stderr.log")
     texts = (log.read_text(errors="replace") for log in logs)
     return [line for text in texts for line in text.splitlines() if line.strip()]
-
-
-if __name__ == "__main__":
-    exit_now(launch(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

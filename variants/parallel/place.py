@@ -61,20 +61,23 @@ def place_of(environment: Mapping[str, str]) -> Place:
     """The place that `environment` names.
 
     Raises:
-        InputError: a variable is no number.
+        InputError: a variable is no number, or none of a rank.
     """
     rank, size, host, port = (environment[name] for name in _NAMES)
     try:
-        return Place(
+        place = Place(
             Ranks(int(rank), int(size)),
             int(environment.get("LOCAL_RANK", rank)),
             int(environment.get("LOCAL_WORLD_SIZE", size)),
             (host, int(port)),
             environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
         )
-    except ValueError as error:
+    except ValueError:
+        place = None
+    if place is None or place.ranks.rank not in range(place.ranks.size) or int(port) >> 16:
         named = ", ".join(f"{name}={environment[name]}" for name in _NAMES)
-        raise InputError(f"{named}: not all numbers; start ranks by --tp or torchrun") from error
+        raise InputError(f"{named}: no place of a rank; start ranks by --tp or torchrun")
+    return place
 
 
 def rank_path(path: Path, rank: int) -> Path:

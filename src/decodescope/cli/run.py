@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import (
     checkpoint_files,
@@ -58,14 +59,15 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
 
 
 def _as_user(options: Mapping[str, Any], trace: Path | None) -> "RunReport | None":
-    """The report of one process; asked for several ranks, it becomes their launcher."""
-    from decodescope.variants.parallel.launcher import become_launcher
-    from decodescope.variants.registry import find_variant, require_split
+    """The report of one process; asked for several ranks, it starts them, and ends with them."""
+    from decodescope.variants.machine.child_process import exit_now
+    from decodescope.variants.measuring.request import read_request
+    from decodescope.variants.parallel.launcher import launch
 
     config = _asked(options, trace)
     if config.tp > 1:
-        require_split(find_variant(config.variant), config.tp)
-        become_launcher(config.tp, "decodescope", sys.argv[1:])
+        read_request(config)
+        exit_now(launch(config.tp, "decodescope", sys.argv[1:]))
     with progress(piped=False) as show, library_output_to_stderr():
         from decodescope.variants.measuring.run import run_variant
 
@@ -95,5 +97,12 @@ def _as_rank(options: Mapping[str, Any], trace: Path | None) -> "RunReport | Non
 
 
 def _asked(options: Mapping[str, Any], trace: Path | None) -> "WorkerConfig":
-    check_writable(trace, "--trace", checkpoint_files(options["model"]))
-    return worker_config(options)
+    from decodescope.variants.parallel.place import rank_files
+
+    config = worker_config(options)
+    if trace is not None:
+        if not trace.name.endswith((".json", ".json.gz")):
+            raise InputError(f"--trace {trace}: must end in .json or .json.gz")
+        for file in rank_files(trace, config.tp):
+            check_writable(file, "--trace", checkpoint_files(options["model"]))
+    return config

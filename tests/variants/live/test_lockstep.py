@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 import torch.distributed as dist
 
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import (
     AppMessage,
     Bye,
@@ -64,14 +66,21 @@ class _App(ScriptedChannel):
     wait_once = ScriptedChannel.wait
 
 
-def _live(ranks: Ranks, folder: Path, script: list[tuple[float, AppMessage]]) -> dict[str, object]:
-    """A loop whose steps take another time on each rank."""
+def _live(
+    ranks: Ranks,
+    folder: Path,
+    script: list[tuple[float, AppMessage]],
+    full: int | None = None,
+) -> dict[str, object]:
+    """A loop whose steps take another time on each rank; rank `full` cannot write windows."""
     session = FakeSession(step_ns=2_000_000 + ranks.rank * 700_000)
+    if ranks.rank == full:
+        session.capture_error = InputError("no space left")
     app = _App(session, script) if not ranks.rank else None
     own = folder / f"of-{ranks.rank}"
     own.mkdir()
     loop = LiveLoop(
-        session, RankChannel(app), WindowFiles(own), RankClock(ranks, session.clock), ranks
+        session, RankChannel(app, ranks), WindowFiles(own), RankClock(ranks, session.clock), ranks
     )
     loop.run("eager")
     ready = [] if app is None else app.of(TraceReady)
@@ -98,7 +107,7 @@ def _count_broadcasts(ranks: Ranks, folder: Path) -> tuple[int, int]:
     app = _App(session, [(1, Quit())]) if not ranks.rank else None
     clock, own = RankClock(ranks, session.clock), folder / f"of-{ranks.rank}"
     own.mkdir()
-    LiveLoop(session, RankChannel(app), WindowFiles(own), clock, ranks).run("eager")
+    LiveLoop(session, RankChannel(app, ranks), WindowFiles(own), clock, ranks).run("eager")
     return count, session.steps[-1].position
 
 
@@ -112,6 +121,12 @@ def test_all_ranks_do_the_same(tmp_path: Path) -> None:
     windows = len(first["windows"])
     assert len(first["files"]) == 2 * windows
     assert second["files"] == []
+
+
+def test_a_window_that_one_rank_cannot_write_ends_that_rank(tmp_path: Path) -> None:
+    """The others wait for its window; the group ends them."""
+    with pytest.raises(AssertionError, match="InputError: no space left"):
+        on_ranks(2, tmp_path, _live, tmp_path, SCRIPT, 1)
 
 
 def test_an_app_that_is_gone_ends_all_ranks(tmp_path: Path) -> None:

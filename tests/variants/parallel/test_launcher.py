@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.variants.parallel import launcher
 from tests.helpers import rank_stub
 from tests.helpers.processes import PATIENCE_S, gone
 
@@ -20,8 +19,9 @@ def _launched(action: str, folder: Path) -> "subprocess.Popen[str]":
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     return subprocess.Popen(
         [
-            sys.executable, "-P", "-m", "decodescope.variants.parallel.launcher", "2",
-            "tests.helpers.rank_stub", action, str(folder),
+            sys.executable, "-P", "-c",
+            "import sys; from decodescope.variants.parallel.launcher import launch; "
+            "sys.exit(launch(2, 'tests.helpers.rank_stub', sys.argv[1:]))", action, str(folder),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -73,14 +73,3 @@ def test_ranks_end_with_their_launcher(tmp_path: Path, number: signal.Signals, c
     assert process.returncode == code
     assert err == ""
     assert all(map(gone, ranks))
-
-
-def test_a_process_becomes_the_launcher_of_its_own_arguments(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    became: list[str] = []
-    monkeypatch.setattr(os, "execv", lambda path, arguments: became.extend(arguments))
-    launcher.become_launcher(4, "decodescope", ["run", "--tp", "4"])
-    module = "decodescope.variants.parallel.launcher"
-    own = [sys.executable, "-P", "-m", module, "4", "decodescope", "run", "--tp", "4"]
-    assert became == own

@@ -194,8 +194,15 @@ def test_the_environment_names_the_place() -> None:
     assert place_of(torchrun) == Place(Ranks(3, 4), 1, 2, ("host", 29500), False)
     assert not is_rank(torchrun | {"WORLD_SIZE": "1"})
     assert not is_rank({"RANK": "0", "WORLD_SIZE": "2"})
-    with pytest.raises(InputError, match="WORLD_SIZE=two"):
-        place_of(torchrun | {"WORLD_SIZE": "two"})
+    for odd in (
+        {"WORLD_SIZE": "two"},
+        {"WORLD_SIZE": "2"},
+        {"RANK": "-1"},
+        {"MASTER_PORT": "70000"},
+    ):
+        (named,) = (f"{name}={value}" for name, value in odd.items())
+        with pytest.raises(InputError, match=f"{named}.*: no place of a rank"):
+            place_of(torchrun | odd)
 
 
 def test_the_model_is_refused_before_it_is_loaded(tmp_path: Path) -> None:

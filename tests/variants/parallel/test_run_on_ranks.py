@@ -9,11 +9,13 @@ import msgspec
 from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.views.run_table import run_table
 from decodescope.variants.comparing import job_worker
 from decodescope.variants.comparing.job_process import AccuracyDone, AccuracyJob, RunDone, RunJob
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.parallel.group import group_of_this_process
 from tests.helpers.rank_groups import PATIENCE_S, started_ranks
+from tests.helpers.rich_report import text_of
 
 ALONE = WorkerConfig(
     batch=1, tokens=14, variant="eager", device="cpu", model="tiny", context=8, dtype="fp32"
@@ -44,6 +46,8 @@ def test_the_command_decodes_on_two_ranks(tmp_path: Path) -> None:
     assert (report.tp, alone.tp) == (2, 1)
     # Heads, MLP and vocabulary are split; the norms are on both.
     assert alone.bytes_per_step / 2 < report.bytes_per_step < 0.51 * alone.bytes_per_step
+    texts = [text_of(run_table(each)) for each in (report, alone)]
+    assert ["a step, each rank" in text for text in texts] == [True, False]
     assert report.communication is not None
     assert [rank.rank for rank in report.communication.ranks] == [0, 1]
     paths = [tmp_path / f"window.rank{rank}.json.gz" for rank in range(2)]
