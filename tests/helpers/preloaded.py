@@ -42,6 +42,7 @@ _MODULES = (
     "decodescope.variants.comparing.live_comparison",
     "decodescope.variants.comparing.job_worker",
     "decodescope.variants.parallel.launcher",
+    "tests.fuzzing.faulty",
 )
 # Imports look at these; a process with others of them is started as ever.
 _STEERING = (
