@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers import triton_operators
+
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
@@ -58,7 +60,7 @@ def _leave_unused_checks_out() -> None:
 def _call_builtins_directly() -> None:
     """Two functions around each function of the language say that it needs the interpreter, which
     always gives it: a tenth of the time."""
-    from triton.language.core import builtin
+    from triton.language.core import builtin, tensor
     from triton.runtime import interpreter
 
     around = builtin(len).__code__
@@ -70,7 +72,7 @@ def _call_builtins_directly() -> None:
             kwargs["_semantic"] = interpreter.interpreter_semantic
             return inner(*args, **kwargs)
 
-        scope.set_attr(obj, name, call)
+        scope.set_attr(obj, name, triton_operators.quick(name, call) if obj is tensor else call)
 
     interpreter._patch_attr = patch
 
