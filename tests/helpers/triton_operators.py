@@ -39,6 +39,8 @@ class _Plan:
 
 def quick(name: str, slow: Callable[..., Any]) -> Callable[..., Any]:
     """The operator `name` of a value, which is `slow` in the interpreter's own way."""
+    if name == "__getitem__":
+        return _index(slow)
     plain = name.strip("_")
     is_reversed = plain not in _FUNCTIONS
     function = _FUNCTIONS.get(plain) or _FUNCTIONS.get(plain.removeprefix("r"))
@@ -133,4 +135,32 @@ def _in_type(number: float, like: Any) -> Any:
     return semantic.scalar_constant(number, like.dtype).handle.data
 
 
+def _index(slow: Callable[..., Any]) -> Callable[..., Any]:
+    """`x[:, None]` and `x[None, :]` of a row."""
+    from triton.language import tensor
+    from triton.runtime.interpreter import TensorHandle
+
+    types: dict[tuple[str, bool], dict[str, Any]] = {}
+    new = object.__new__
+
+    def index(self: Any, slices: Any, _semantic: Any = None) -> Any:
+        is_column = slices == _COLUMN
+        if not (is_column or slices == _ROW) or len(self.shape) != 1:
+            return slow(self, slices)
+        key = (self.type.name, is_column)
+        if key not in types:
+            result = slow(self, slices)
+            types[key] = {name: value for name, value in vars(result).items() if name != "handle"}
+            return result
+        own = self.handle
+        handle = new(TensorHandle)
+        handle.data, handle.dtype, handle.attr = own.data[slices], own.dtype.scalar, {}
+        result = new(tensor)
+        result.__dict__ = {**types[key], "handle": handle}
+        return result
+
+    return index
+
+
+_COLUMN, _ROW = (slice(None), None), (None, slice(None))
 _FUNCTIONS = {**_ARITHMETIC, **_COMPARISONS, **_BITS}
