@@ -43,6 +43,7 @@ _MODULES = (
     "decodescope.variants.comparing.job_worker",
     "decodescope.variants.parallel.launcher",
     "tests.fuzzing.faulty",
+    "tests.helpers.gpu_code",
 )
 # Imports look at these; a process with others of them is started as ever.
 _STEERING = (

@@ -1,68 +1,44 @@
-"""What Triton makes of an exchange for a GPU, compiled in a process of its own: there the kernels
-are compiled even if they are interpreted here."""
+"""What Triton makes of an exchange for a GPU."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
-COMPILE = """
-import json, sys
-from triton import compile
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from decodescope.kernels.ops.all_reduce_choice import _all_reduce_choice_kernel
-from decodescope.kernels.ops.all_reduce_residual import _all_reduce_residual_kernel
+from tests.helpers.gpu_code import Asked, gpu_code
 
-types = {
+TYPES = {
     "x_ptr": "*fp32", "residual_ptr": "*bf16", "keys_ptr": "*i64", "tokens_ptr": "*i64",
     "position_ptr": "*i32", "slots_ptr": "*i32", "peers_ptr": "*i64", "turns_ptr": "*i32",
     "patience_ptr": "*i64", "missing_ptr": "*i32", "capacity": "i32",
+}  # fmt: skip
+ALIGNED = ("x_ptr", "residual_ptr", "keys_ptr", "slots_ptr", "peers_ptr")
+MODULES = {
+    "_all_reduce_residual_kernel": "decodescope.kernels.ops.all_reduce_residual",
+    "_all_reduce_choice_kernel": "decodescope.kernels.ops.all_reduce_choice",
 }
-aligned = ("x_ptr", "residual_ptr", "keys_ptr", "slots_ptr", "peers_ptr")
-made = {}
-for ranks, lanes in json.loads(sys.argv[1]):
-    constants = {
-        "N": 128 * lanes, "RANK": 1, "RANKS": ranks, "PIECES": 32 * lanes, "LANES": lanes,
-        "ROUNDS": 1, "ADDS": True, "PDL": True, "BATCH": 64,
-    }
-    for kernel in (_all_reduce_residual_kernel, _all_reduce_choice_kernel):
-        names = kernel.arg_names
-        signature = {name: types.get(name, "constexpr") for name in names}
-        own = {name: value for name, value in constants.items() if name in names}
-        places = [names.index(name) for name in aligned if name in names]
-        hints = {(place,): [["tt.divisibility", 16]] for place in places}
-        source = ASTSource(kernel, signature, own, hints)
-        options = {"num_warps": lanes // 32}
-        compiled = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-        made[f"{kernel.__name__} {ranks} {lanes}"] = compiled.asm["ptx"]
-print(json.dumps(made))
-"""
 SIZES = [(2, 32), (2, 512), (8, 32)]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def compiled() -> dict[str, str]:
     """The PTX of both kernels, for each number of ranks and lanes."""
-    environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE, json.dumps(SIZES)],
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    made: dict[str, str] = json.loads(done.stdout)
-    return made
+    asked = {}
+    for ranks, lanes in SIZES:
+        constants = {
+            "N": 128 * lanes, "RANK": 1, "RANKS": ranks, "PIECES": 32 * lanes, "LANES": lanes,
+            "ROUNDS": 1, "ADDS": True, "PDL": True, "BATCH": 64,
+        }  # fmt: skip
+        for kernel, module in MODULES.items():
+            asked[f"{kernel} {ranks} {lanes}"] = Asked(
+                module, kernel, TYPES, constants, ALIGNED,
+                options={"num_warps": lanes // 32},
+            )  # fmt: skip
+    return gpu_code("ptx", asked)
 
 
 @pytest.mark.parametrize(("ranks", "lanes"), SIZES)
-@pytest.mark.parametrize("kernel", ["_all_reduce_residual_kernel", "_all_reduce_choice_kernel"])
+@pytest.mark.parametrize("kernel", MODULES)
 def test_words_are_moved_16_bytes_at_a_time(
     kernel: str, ranks: int, lanes: int, compiled: dict[str, str]
 ) -> None:
