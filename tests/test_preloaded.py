@@ -21,11 +21,18 @@ def test_the_workers_are_forks(command: tuple[str, ...]) -> None:
     assert needs_torch(command[1:])
 
 
-@pytest.mark.parametrize(("flags", "imports"), [(["-P"], False), ([], True)])
+CODE = "import runpy; runpy.run_module('decodescope', run_name='__main__')"
+
+
+@pytest.mark.parametrize(
+    ("flags", "imports"), [(["-P", "-m"], False), (["-m"], True), (["-P", "-c"], False)]
+)
 def test_a_fork_imports_from_its_folder_as_python_does(
     flags: list[str], imports: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "rich_click.py").write_text("open('imported', 'w').close()")
-    command = [sys.executable, *flags, "-m", "decodescope", "run", "--help"]
+    what = CODE if "-c" in flags else "decodescope"
+    command = [sys.executable, *flags, what, "run", "--help"]
+    assert needs_torch(command[1:])
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert (tmp_path / "imported").exists() == imports
