@@ -60,6 +60,7 @@ def _operator(
         if other.__class__ is constexpr:
             other = other.value
         kind = other.__class__
+        key: tuple[Any, ...]
         if kind is tensor:
             key = (self.type.name, other.type.name)
         elif kind in _NUMBERS:
