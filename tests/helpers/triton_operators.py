@@ -1,4 +1,4 @@
-"""Operators of values in Triton's interpreter, in one call of NumPy where nothing has to be cast.
+"""Operators and loads of values in Triton's interpreter, in one call of NumPy where nothing is cast.
 
 The interpreter finds the types anew at each `a + b`, and makes both operands as large as the result
 before it asks NumPy: half of a kernel's time. Which function it asks, and what type the result has,
@@ -161,6 +161,51 @@ def _index(slow: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return index
+
+
+def quick_load(slow: Callable[..., Any]) -> Callable[..., Any]:
+    """A load of a block, with a mask of its shape and one number where that is false."""
+    from triton.language import tensor
+    from triton.runtime import interpreter
+
+    handle_type, get = interpreter.TensorHandle, interpreter._interpreter.load
+    loads: dict[tuple[str, str], tuple[dict[str, Any], Any, Any]] = {}
+    others: dict[tuple[Any, ...], Any] = {}
+    new = object.__new__
+
+    def load(
+        semantic: Any, ptr: Any, mask: Any, other: Any, cache_policy: Any, is_volatile: bool
+    ) -> Any:
+        own = ptr.handle
+        if (
+            is_volatile
+            or mask is None
+            or ptr.shape is not mask.shape
+            or own.data.shape != mask.handle.data.shape
+            or not (other is None or other.shape == () != ptr.shape)
+        ):
+            return slow(semantic, ptr, mask, other, cache_policy, is_volatile)
+        key = (ptr.type.name, mask.type.name)
+        if key not in loads:
+            result = slow(semantic, ptr, mask, other, cache_policy, is_volatile)
+            rest = {name: value for name, value in vars(result).items() if name != "handle"}
+            if result.dtype == ptr.dtype.element_ty:
+                loads[key] = (rest, result.handle.data.dtype, result.handle.dtype)
+            return result
+        rest, elements, dtype = loads[key]
+        number = b"" if other is None else other.handle.data.tobytes()
+        place = (number, None if other is None else other.dtype.name, dtype.name, own.data.shape)
+        if place not in others:
+            one = 0 if other is None else semantic.cast(other, dtype).handle.data
+            others[place] = np.full(own.data.shape, one, elements)
+        handle = new(handle_type)
+        handle.data = get(own.data, mask.handle.data, others[place], elements)
+        handle.dtype, handle.attr = dtype, {}
+        result = new(tensor)
+        result.__dict__ = {**rest, "handle": handle}
+        return result
+
+    return load
 
 
 _COLUMN, _ROW = (slice(None), None), (None, slice(None))

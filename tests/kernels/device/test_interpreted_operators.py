@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
-from tests.helpers.triton_operators import quick
+from tests.helpers.triton_operators import quick, quick_load
 
 if torch.cuda.is_available():
     pytest.skip("nothing is interpreted", allow_module_level=True)
@@ -90,3 +91,30 @@ def test_rows_and_columns_of_a_row_have_its_elements() -> None:
             found = index(one, slices)
             assert (found.type.shape, found.dtype) == (found.handle.data.shape, tl.int32)
             assert np.array_equal(found.handle.data, one.handle.data[slices])
+
+
+@pytest.mark.parametrize(("dtype", "elements"), [(tl.int32, np.int32), (tl.float16, np.float16)])
+def test_loads_are_of_what_lies_there_or_the_other_number(dtype: Any, elements: Any) -> None:
+    rng, asked = np.random.default_rng(3), 0
+    slow = type(semantic).load
+
+    def counted(*given: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return slow(*given)
+
+    load = quick_load(counted)
+    block = tl.block_type(tl.pointer_type(dtype), [2, 4])
+    memory, places = rng.integers(-9, 9, 8).astype(elements), rng.permutation(8).reshape(2, 4)
+    pointers = (memory.ctypes.data + memory.itemsize * places).astype(np.uint64)
+    ptr = tl.tensor(TensorHandle(pointers, block.scalar), block)
+    policy = SimpleNamespace(_to_ir=lambda builder: None)
+    for shape, number in itertools.product([(2, 4), (2, 1), (2, 4), ()], [None, 7, -1, 0.0, -0.0]):
+        mask = value(TYPES[0], shape, rng)
+        other = None if number is None else semantic.to_tensor(number)
+        found = load(semantic, ptr, mask, other, policy, False)
+        expected = memory[places]
+        expected[~np.broadcast_to(mask.handle.data, (2, 4))] = 0 if number is None else number
+        assert (found.type, found.dtype) == (tl.block_type(dtype, [2, 4]), dtype)
+        assert found.handle.data.tobytes() == expected.tobytes()
+    assert asked == 1 + 2 * 5
