@@ -1,4 +1,4 @@
-"""Operators and loads of values in Triton's interpreter, in one call of NumPy where nothing is cast.
+"""Operators and loads of Triton's interpreter, in one call of NumPy where nothing is cast.
 
 The interpreter finds the types anew at each `a + b`, and makes both operands as large as the result
 before it asks NumPy: half of a kernel's time. Which function it asks, and what type the result has,
