@@ -1,5 +1,6 @@
 """Processes that need torch are forks of one that has it, which start as Python starts."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,11 @@ def test_a_fork_imports_from_its_folder_as_python_does(
     assert needs_torch(command[1:])
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert (tmp_path / "imported").exists() == imports
+
+
+def test_temporary_files_of_a_fork_are_where_its_environment_says(tmp_path: Path) -> None:
+    code = "import torch, tempfile; print(tempfile.gettempdir())"
+    command = [sys.executable, "-c", code]
+    assert needs_torch(command[1:])
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    assert subprocess.check_output(command, env=environment, text=True).strip() == str(tmp_path)

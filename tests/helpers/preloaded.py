@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -85,7 +86,7 @@ def needs_torch(arguments: Sequence[str]) -> bool:
         return False
     command = words[2] if len(words) > 2 else ""
     if words[0] == "-c":
-        return "import torch" in words[1] or command == "run"
+        return words[1].startswith("import torch") or command == "run"
     return words[1] in _MODULES or command in _COMMANDS.get(words[1], ())
 
 
@@ -257,6 +258,8 @@ def become(command: Command, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(command.environment)
     os.chdir(command.folder)
+    # Found again, by the new environment.
+    tempfile.tempdir = None
     for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
         stream.reconfigure(  # type: ignore[union-attr]
             line_buffering=fd == 2 or os.isatty(fd), write_through="-u" in command.flags

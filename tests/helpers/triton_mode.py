@@ -141,7 +141,8 @@ def _remember_types() -> None:
     core.block_type.__new__, core.block_type.__init__ = block_type, lambda *_: None
     core.tensor.__init__ = tensor
     core.dtype.__eq__ = lambda self, other: (
-        self.name == other.name if isinstance(other, core.dtype) else is_equal(self, other)
+        self is other
+        or (self.name == other.name if isinstance(other, core.dtype) else is_equal(self, other))
     )
     core._unwrap_if_constexpr = lambda value: unwrap(value) if isinstance(value, wraps) else value
     TritonSemantic.broadcast_impl_value = broadcast_once
