@@ -1,6 +1,5 @@
 """The fuzzer: the same cases everywhere, and no fault that it would not notice."""
 
-import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from decodescope.analyzer.errors import InputError
 from tests.fuzzing import corpus
 from tests.fuzzing.case import Case
 from tests.fuzzing.checks import check_end, check_files, check_output
+from tests.fuzzing.faulty import CASES, SEED, hash_of_cases
 from tests.fuzzing.kinds import KINDS, case_of, kind_of
 from tests.fuzzing.record import Record
 from tests.fuzzing.workers import Result
@@ -19,29 +19,6 @@ from tests.helpers.command import Done
 
 Process = subprocess.CompletedProcess[str]
 ANALYZE = Case(("analyze", "a.json", "--json"), {"a.json": b"{}"})
-# Prints the hash of the usual cases; each argument is a case, instead of the command line. At last
-# it is the script: a process of its own would take as long to import what this one has.
-FAULTY = """
-import runpy, sys
-from unittest.mock import patch
-from tests.test_fuzzing import SCRIPT, hash_of_cases
-print(hash_of_cases(), flush=True)
-from tests.fuzzing import process, workers
-from tests.fuzzing.case import Case
-bodies = sys.argv[1:]
-with (
-    patch.object(workers, "LIMIT_S", 3.0),
-    patch.object(workers, "_CASES_A_WORKER", 2),
-    patch.object(workers, "case_of", lambda seed, number: Case((bodies[number],))),
-    patch.object(process, "main", lambda: exec(sys.argv[1])),
-):
-    for result in workers.run_all(1, list(range(len(bodies))), 2):
-        print(bodies[result.number], "->", result.code, result.problem, flush=True)
-sys.argv[:] = SCRIPT
-runpy.run_path(SCRIPT[0], run_name="__main__")
-"""
-SEED, CASES = 14, 240
-SCRIPT = ["tests/fuzz.py", "--cases", str(CASES), "--seed", str(SEED), "--jobs", "2"]
 FAULTS = {
     "import sys; sys.exit(0)": "0 ",
     "import time; time.sleep(60)": "None took over 3 s",
@@ -50,7 +27,7 @@ FAULTS = {
     # A process of its own keeps the pipe for its results open.
     "import os, time; os.fork() or time.sleep(8); os._exit(7)": "None the process ended with 7",
     "import os; os.abort()": "None the process ended with -6",
-    "print(chr(27)); sys.exit(0)": "0 AssertionError: control character",
+    "print(chr(27), flush=True); sys.exit(0)": "0 AssertionError: control character",
     "sys.exit(70)": "70 AssertionError: exit code 70",
     "sys.exit(1)": "1 AssertionError: no error line",
     "bytearray(1 << 40)": "None MemoryError",
@@ -58,16 +35,11 @@ FAULTS = {
 }
 
 
-def hash_of_cases() -> str:
-    cases = repr([case_of(7, number) for number in range(80)])
-    return hashlib.sha256(cases.encode()).hexdigest()
-
-
 @pytest.fixture(scope="module")
 def another_process(repository: Path) -> Process:
     """One that ran the faulty cases, and then those of the script."""
     return subprocess.run(
-        [sys.executable, "-c", FAULTY, *FAULTS],
+        [sys.executable, "-m", "tests.fuzzing.faulty", *FAULTS],
         cwd=repository, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

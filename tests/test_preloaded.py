@@ -1,5 +1,6 @@
 """Processes that need torch are forks of one that has it, which start as Python starts."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +22,26 @@ def test_the_workers_are_forks(command: tuple[str, ...]) -> None:
     assert needs_torch(command[1:])
 
 
-@pytest.mark.parametrize(("flags", "imports"), [(["-P"], False), ([], True)])
+CODE = "import runpy; runpy.run_module('decodescope', run_name='__main__')"
+
+
+@pytest.mark.parametrize(
+    ("flags", "imports"), [(["-P", "-m"], False), (["-m"], True), (["-P", "-c"], False)]
+)
 def test_a_fork_imports_from_its_folder_as_python_does(
     flags: list[str], imports: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "rich_click.py").write_text("open('imported', 'w').close()")
-    command = [sys.executable, *flags, "-m", "decodescope", "run", "--help"]
+    what = CODE if "-c" in flags else "decodescope"
+    command = [sys.executable, *flags, what, "run", "--help"]
+    assert needs_torch(command[1:])
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert (tmp_path / "imported").exists() == imports
+
+
+def test_temporary_files_of_a_fork_are_where_its_environment_says(tmp_path: Path) -> None:
+    code = "import torch, tempfile; print(tempfile.gettempdir())"
+    command = [sys.executable, "-c", code]
+    assert needs_torch(command[1:])
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    assert subprocess.check_output(command, env=environment, text=True).strip() == str(tmp_path)

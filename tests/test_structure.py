@@ -53,12 +53,12 @@ def python_files(repository: Path, *rooms: str) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def nodes(repository: Path) -> dict[Path, list[ast.AST]]:
-    """The functions and calls of every file of the source code, by its path."""
+    """The functions, calls, lists and tuples of every file of the source code, by its path."""
     return {
         path: [
             node
             for node in ast.walk(ast.parse((repository / path).read_text()))
-            if isinstance(node, Function | ast.Call)
+            if isinstance(node, Function | ast.Call | ast.List | ast.Tuple)
         ]
         for path in python_files(repository, *ROOMS[:-1])
     }
@@ -134,14 +134,18 @@ def test_the_package_stays_readable(repository: Path) -> None:
     assert lines <= MAX_PACKAGE_LINES
 
 
-def test_processes_of_ours_import_nothing_from_the_current_folder(repository: Path) -> None:
+def test_processes_of_ours_import_nothing_from_the_current_folder(
+    nodes: dict[Path, list[ast.AST]],
+) -> None:
     """`-P` keeps the folder that a user stands in, maybe a download, out of sys.path."""
-    commands = [
-        (path, [ast.unparse(element) for element in node.elts])
-        for path in python_files(repository, *PACKAGE)
-        for node in ast.walk(ast.parse((repository / path).read_text()))
-        if isinstance(node, ast.List | ast.Tuple)
+    started = [
+        (path, [ast.unparse(element) for element in node.elts[:2]])
+        for path, in_file in nodes.items()
+        for node in in_file
+        if path.parts[0] in PACKAGE
+        and isinstance(node, ast.List | ast.Tuple)
+        and node.elts
+        and ast.unparse(node.elts[0]) == "sys.executable"
     ]
-    started = [command for command in commands if command[1][:1] == ["sys.executable"]]
     assert len(started) >= 4
     assert [command for command in started if command[1][1] != "'-P'"] == []

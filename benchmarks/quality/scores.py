@@ -63,6 +63,16 @@ class Distributions:
         """The probabilities."""
         return self.log_p.exp()
 
+    @cached_property
+    def squared_norm(self) -> torch.Tensor:
+        """||logits||² of each position."""
+        return self.logits.square().sum(-1)
+
+    @cached_property
+    def top(self) -> torch.Tensor:
+        """The id with the largest logit, at each position."""
+        return self.logits.argmax(-1)
+
 
 class Tally:
     """Sums over windows, at each of `positions` positions."""
@@ -77,9 +87,9 @@ class Tally:
         sums = torch.stack(
             [
                 (found.logits - reference.logits).square().sum(-1),
-                reference.logits.square().sum(-1),
+                reference.squared_norm,
                 (reference.p * (reference.log_p - found.log_p)).sum(-1),
-                (found.logits.argmax(-1) == reference.logits.argmax(-1)).double(),
+                (found.top == reference.top).double(),
                 -found.log_p.gather(-1, at_next).squeeze(-1),
                 -reference.log_p.gather(-1, at_next).squeeze(-1),
             ]

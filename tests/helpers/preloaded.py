@@ -19,11 +19,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +44,8 @@ _MODULES = (
     "decodescope.variants.comparing.live_comparison",
     "decodescope.variants.comparing.job_worker",
     "decodescope.variants.parallel.launcher",
+    "tests.fuzzing.faulty",
+    "tests.helpers.gpu_code",
 )
 # Imports look at these; a process with others of them is started as ever.
 _STEERING = (
@@ -62,8 +66,10 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Command:
-    """What a fork becomes. Its files are sent along: 0, 1, 2 and those of `fds`, in this order."""
+    """What a fork becomes: `python -m module`, or `-c` with that code. Its files are sent along: 0,
+    1, 2 and those of `fds`, in this order."""
 
+    option: str
     module: str
     arguments: list[str]
     environment: dict[str, str]
@@ -76,9 +82,11 @@ class Command:
 def needs_torch(arguments: Sequence[str]) -> bool:
     """Whether a command of Python, without the interpreter, imports torch soon."""
     words = [word for word in arguments if word not in _FLAGS]
-    if words[:1] != ["-m"] or len(words) < 2:
+    if words[:1] not in (["-m"], ["-c"]) or len(words) < 2:
         return False
     command = words[2] if len(words) > 2 else ""
+    if words[0] == "-c":
+        return words[1].startswith("import torch") or command == "run"
     return words[1] in _MODULES or command in _COMMANDS.get(words[1], ())
 
 
@@ -178,18 +186,20 @@ def install(server: ForkServer) -> None:
         if not server.serves(words, options, environment):
             ordinary(self, *values)
             return
-        rest = words[words.index("-m") + 1 :]
+        options_end = next(place for place, word in enumerate(words) if word in ("-m", "-c"))
+        option, *rest = words[options_end:]
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         given = (options[name] for name in ("p2cread", "c2pwrite", "errwrite"))
         standard = [fd if file == -1 else file for fd, file in enumerate(given)]
         fds = list(options["pass_fds"])
         command = Command(
+            option=option,
             module=rest[0],
             arguments=rest[1:],
             environment=environment,
             folder=os.fspath(options["cwd"] or os.getcwd()),
             fds=fds,
-            flags=words[1 : words.index("-m")],
+            flags=words[1:options_end],
             new_session=bool(options["start_new_session"]),
         )
         self.pid = server.fork(command, [*standard, *fds])
@@ -248,6 +258,8 @@ def become(command: Command, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(command.environment)
     os.chdir(command.folder)
+    # Found again, by the new environment.
+    tempfile.tempdir = None
     for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
         stream.reconfigure(  # type: ignore[union-attr]
             line_buffering=fd == 2 or os.isatty(fd), write_through="-u" in command.flags
@@ -255,7 +267,8 @@ def become(command: Command, files: list[int]) -> None:
     paths = filter(None, command.environment.get("PYTHONPATH", "").split(os.pathsep))
     folder = [] if "-P" in command.flags else [command.folder]
     sys.path[:] = [*folder, *paths, *_OWN_PATHS]
-    sys.argv[:] = [command.module, *command.arguments]
+    name = "-c" if command.option == "-c" else command.module
+    sys.argv[:] = [name, *command.arguments]
     importlib.invalidate_caches()
 
 
@@ -273,13 +286,17 @@ def nested(command: Command) -> ForkServer:
 
 
 def run(connection: socket.socket) -> Any:
-    """Serve; in a fork, run its command as `python -m` does."""
+    """Serve; in a fork, run its command as `python -m` or `-c` does."""
     command, files = serve(connection)
     become(command, files)
     install(nested(command))
     code: Any = None
     try:
-        runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+        if command.option == "-c":
+            sys.modules["__main__"] = main = ModuleType("__main__")
+            exec(compile(command.module, "<string>", "exec"), vars(main))
+        else:
+            runpy.run_module(command.module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
     except BaseException:

@@ -22,7 +22,7 @@ from tests.helpers.foreign import rocpd_files, rocprof_files
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import call, document, op
 
-ROWS = 6_000
+ROWS = 4_000
 # The allocator keeps some more, in holes that it cannot give back.
 MOST = 1.45
 

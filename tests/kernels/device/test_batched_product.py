@@ -1,37 +1,12 @@
-"""What Triton makes of products for other GPUs, compiled in a process of its own: there the kernels
-are compiled even if they are interpreted here."""
+"""What Triton makes of products for other GPUs."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
+from tests.helpers.gpu_code import Asked, gpu_code
 
-COMPILE = """
-import importlib, json, sys
-from triton import compile
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-kernels, sizes = json.loads(sys.argv[1])
-made = {}
-for operation, (module, name, types, constants, capabilities) in kernels.items():
-    kernel = getattr(importlib.import_module(module), name)
-    constants = {name: one for name, one in (sizes | constants).items() if name in kernel.arg_names}
-    constants["LAYOUT"] = tuple(constants["LAYOUT"])
-    constants |= dict.fromkeys(set(kernel.arg_names) - set(types) - set(constants))
-    signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
-    for capability in capabilities:
-        source = ASTSource(kernel, signature, constants)
-        target = GPUTarget("cuda", capability, 32)
-        text = compile(source, target=target, options={"num_stages": 3}).asm["ttgir"]
-        made[f"{operation} {capability}"] = text
-print(json.dumps(made))
-"""
 CAPABILITIES = [89, 90, 120]
 TYPES = {"x_ptr": "*fp8e4nv", "w_ptr": "*fp8e4nv", "out_ptr": "*bf16"}
 TYPES |= dict.fromkeys(("x_scale_ptr", "scale_ptr", "partial_ptr"), "*fp32")
@@ -95,24 +70,20 @@ INT4 = {
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def compiled() -> dict[str, str]:
     """Triton's code of each kernel for each GPU."""
-    environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            COMPILE,
-            json.dumps([KERNELS | INT4 | PACKED, SIZES]),
-        ],
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    made: dict[str, str] = json.loads(done.stdout)
-    return made
+    asked = {
+        f"{operation} {capability}": Asked(
+            *(module, kernel, types, SIZES | constants),
+            capability=capability,
+            options={"num_stages": 3},
+        )
+        for operation, (module, kernel, types, constants, capabilities) in (
+            KERNELS | INT4 | PACKED
+        ).items()
+        for capability in capabilities
+    }
+    return gpu_code("ttgir", asked)
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

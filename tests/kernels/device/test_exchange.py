@@ -1,94 +1,74 @@
-"""What Triton makes of an exchange for a GPU, compiled in a process of its own: there the kernels
-are compiled even if they are interpreted here."""
+"""What Triton makes of an exchange for a GPU."""
 
-import json
 import math
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
-COMPILE = """
-import json, sys
-from triton import compile
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from decodescope.kernels.ops.all_reduce_choice import _all_reduce_choice_kernel
-from decodescope.kernels.ops.all_reduce_residual import _all_reduce_residual_kernel
-from decodescope.kernels.ops.linear_residual import (
-    _linear_residual_batched_kernel,
-    _linear_residual_kernel,
-)
+from tests.helpers.gpu_code import Asked, gpu_code
 
-types = {
+TYPES = {
     "x_ptr": "*fp32", "residual_ptr": "*bf16", "keys_ptr": "*i64", "tokens_ptr": "*i64",
     "position_ptr": "*i32", "slots_ptr": "*i32", "peers_ptr": "*i64", "turns_ptr": "*i32",
     "patience_ptr": "*i64", "missing_ptr": "*i32", "capacity": "i32",
+}  # fmt: skip
+ALIGNED = ("x_ptr", "residual_ptr", "keys_ptr", "slots_ptr", "peers_ptr")
+MODULES = {
+    "_all_reduce_residual_kernel": "decodescope.kernels.ops.all_reduce_residual",
+    "_all_reduce_choice_kernel": "decodescope.kernels.ops.all_reduce_choice",
 }
-aligned = ("x_ptr", "residual_ptr", "keys_ptr", "slots_ptr", "peers_ptr")
-made = {}
-for ranks, lanes in json.loads(sys.argv[1]):
-    constants = {
-        "N": 128 * lanes, "RANK": 1, "RANKS": ranks, "PIECES": 32 * lanes, "LANES": lanes,
-        "ROUNDS": 1, "ADDS": True, "PUSHED": False, "PDL": True, "BATCH": 64,
-    }
-    for kernel in (_all_reduce_residual_kernel, _all_reduce_choice_kernel):
-        names = kernel.arg_names
-        signature = {name: types.get(name, "constexpr") for name in names}
-        own = {name: value for name, value in constants.items() if name in names}
-        places = [names.index(name) for name in aligned if name in names]
-        hints = {(place,): [["tt.divisibility", 16]] for place in places}
-        source = ASTSource(kernel, signature, own, hints)
-        options = {"num_warps": lanes // 32}
-        compiled = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-        made[f"{kernel.__name__} {ranks} {lanes}"] = compiled.asm["ptx"]
-pointers = {
+SIZES = [(2, 32), (2, 512), (8, 32)]
+POINTERS = {
     "x_ptr": "*bf16", "w_ptr": "*bf16", "residual_ptr": "*fp32", "partial_ptr": "*fp32",
     "counter_ptr": "*i32", "peers_ptr": "*i64", "turns_ptr": "*i32",
-}
-for batch, ranks, rows in json.loads(sys.argv[2]):
-    constants = {
-        "N": 512, "BATCH": batch, "TOKENS": 16, "K": 64, "LAYOUT": (64, None), "ROWS": rows,
-        "BLOCK": 64, "AHEAD": 1, "SPLITS": 1, "ADDS": False, "WORDS": False, "PDL": True,
-        "MESSAGE": (1, ranks, batch, 512, 128 * batch, 128),
-    }
-    kernel = _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel
-    names = kernel.arg_names
-    signature = {name: pointers.get(name, "constexpr") for name in names}
-    own = {name: constants.get(name) for name in names if name not in pointers}
-    hints = {(names.index(name),): [["tt.divisibility", 16]] for name in pointers}
-    source = ASTSource(kernel, signature, own, hints)
-    compiled = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
-    made[f"push {batch} {ranks} {rows}"] = compiled.asm["ptx"]
-    made[f"layouts {batch} {ranks} {rows}"] = compiled.asm["ttgir"]
-print(json.dumps(made))
-"""
-SIZES = [(2, 32), (2, 512), (8, 32)]
+}  # fmt: skip
 # Batch, ranks, rows of a program.
 PUSHES = [(1, 2, 1), (1, 2, 8), (1, 8, 4), (1, 2, 64), (4, 2, 16)]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The PTX of all kernels, for each number of ranks and lanes or rows."""
-    environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE, json.dumps(SIZES), json.dumps(PUSHES)],
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    made: dict[str, str] = json.loads(done.stdout)
-    return made
+def compiled() -> dict[str, str]:
+    """The PTX of both kernels, for each number of ranks and lanes."""
+    asked = {}
+    for ranks, lanes in SIZES:
+        constants = {
+            "N": 128 * lanes, "RANK": 1, "RANKS": ranks, "PIECES": 32 * lanes, "LANES": lanes,
+            "ROUNDS": 1, "ADDS": True, "PUSHED": False, "PDL": True,
+            "BATCH": 64,
+        }  # fmt: skip
+        for kernel, module in MODULES.items():
+            asked[f"{kernel} {ranks} {lanes}"] = Asked(
+                module, kernel, TYPES, constants, ALIGNED,
+                options={"num_warps": lanes // 32},
+            )  # fmt: skip
+    return gpu_code("ptx", asked | pushing())
+
+
+@pytest.fixture(scope="module")
+def layouts() -> dict[str, str]:
+    """The code of the kernels that push, with the layouts of their tensors."""
+    return gpu_code("ttgir", pushing())
+
+
+def pushing() -> dict[str, Asked]:
+    asked = {}
+    for batch, ranks, rows in PUSHES:
+        constants = {
+            "N": 512, "BATCH": batch, "TOKENS": 16, "K": 64, "LAYOUT": (64, None), "ROWS": rows,
+            "BLOCK": 64, "AHEAD": 1, "SPLITS": 1, "ADDS": False, "WORDS": False, "PDL": True,
+            "MESSAGE": (1, ranks, batch, 512, 128 * batch, 128),
+        }  # fmt: skip
+        kernel = "_linear_residual_kernel" if batch == 1 else "_linear_residual_batched_kernel"
+        asked[f"push {batch} {ranks} {rows}"] = Asked(
+            "decodescope.kernels.ops.linear_residual", kernel, POINTERS, constants, tuple(POINTERS),
+            options={"num_warps": 4},
+        )  # fmt: skip
+    return asked
 
 
 @pytest.mark.parametrize(("ranks", "lanes"), SIZES)
-@pytest.mark.parametrize("kernel", ["_all_reduce_residual_kernel", "_all_reduce_choice_kernel"])
+@pytest.mark.parametrize("kernel", MODULES)
 def test_words_are_moved_16_bytes_at_a_time(
     kernel: str, ranks: int, lanes: int, compiled: dict[str, str]
 ) -> None:
@@ -128,14 +108,13 @@ def copies_of_stored(code: str) -> list[int]:
 
 @pytest.mark.parametrize(("batch", "ranks", "rows"), PUSHES)
 def test_sums_are_pushed_by_one_thread_each(
-    batch: int, ranks: int, rows: int, compiled: dict[str, str]
+    batch: int, ranks: int, rows: int, compiled: dict[str, str], layouts: dict[str, str]
 ) -> None:
     code = compiled[f"push {batch} {ranks} {rows}"]
     counted = Counter(re.findall(r"\b(?:ld|st)\.relaxed\.sys[.\w]*", code))
     store = "st.relaxed.sys.global." + ("v4.b32" if rows >= 4 else "b32")
     assert counted == {store: ranks - 1}
-    layouts = compiled[f"layouts {batch} {ranks} {rows}"]
-    assert copies_of_stored(layouts) == [1] * (ranks - 1)
+    assert copies_of_stored(layouts[f"push {batch} {ranks} {rows}"]) == [1] * (ranks - 1)
     assert not re.search(r"\b(?:ld|st)\.local", code)
     before, _, after = code.partition("griddepcontrol.wait")
     # The addresses of the slots, but no turn.

@@ -2,21 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.picks import GapFilter, KernelPick
 from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.gap_classes import _NAME_CELLS, GapClassesPanel, bucket
 from decodescope.tui.panels.roofline import RooflinePanel
-from tests.helpers.app import recorded
 from tests.helpers.app.recorded import app_of, press
 from tests.helpers.scripted import settle, text_of
-
-
-@pytest.fixture
-def eager(tmp_path: Path) -> Path:
-    return recorded.write_window(tmp_path, "eager")
 
 
 async def test_a_click_chooses_a_part_and_a_second_one_opens_it(eager: Path) -> None:

@@ -25,7 +25,6 @@ from decodescope.tui.panels.gap_classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gap_list import GapListPanel, GapRows
 from decodescope.tui.panels.table_rows import smart_pattern
 from tests.helpers import scripted
-from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, app_of, drawn, press, view_of, window
 from tests.helpers.drawn_windows import Call, Op, analysed, windows
 from tests.helpers.kineto_events import call, document, event, op, span
@@ -34,11 +33,6 @@ from tests.helpers.scripted import settle, text_of
 
 def selection(app) -> Selection:
     return app._painter.shown().selection
-
-
-@pytest.fixture
-def eager(tmp_path: Path) -> Path:
-    return recorded.write_window(tmp_path, "eager")
 
 
 def single_gaps(shown: Window) -> GapListPanel:

@@ -13,7 +13,6 @@ from decodescope.analyzer.text.formatting import percent, significant
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.panels.roofline import LogAxis, RooflinePanel, decade_text
 from tests.helpers import scripted
-from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, app_of, drawn, press, view_of, window
 from tests.helpers.kineto_events import document, event, op
 from tests.helpers.scripted import settle, text_of
@@ -23,11 +22,6 @@ PANELS = (RooflinePanel,)
 
 def chosen(app):
     return app._painter.shown().selection.pick
-
-
-@pytest.fixture
-def eager(tmp_path: Path) -> Path:
-    return recorded.write_window(tmp_path, "eager")
 
 
 def test_the_bandwidth_of_the_unprofiled_step_is_beside_the_peaks() -> None:

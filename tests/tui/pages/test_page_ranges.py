@@ -29,11 +29,6 @@ def labels(app) -> list[str]:
 
 
 @pytest.fixture
-def eager(tmp_path: Path) -> Path:
-    return recorded.write_window(tmp_path, "eager")
-
-
-@pytest.fixture
 def fused(tmp_path: Path) -> Path:
     return recorded.write_window(tmp_path, "fused+graph")
 

@@ -1,8 +1,12 @@
 """Commands on terminals of every kind: keys beside a pipe, no keys, no escape sequences."""
 
 import json
+import os
+import subprocess
 import sys
+import termios
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -51,18 +55,13 @@ def test_without_a_terminal_for_keys_the_app_does_not_start(tmp_path):
         terminal.child.close(force=True)
 
 
-@pytest.mark.parametrize("command", ["analyze", "open", "run"])
+@pytest.mark.parametrize("command", ["analyze", "open"])
 def test_the_terminal_receives_nothing_that_a_name_holds(tmp_path, command):
     trace = hostile_trace(tmp_path / "window.json")
-    file = {"analyze": trace, "open": str(tmp_path / "run.dsrec")}.get(command)
+    file = {"analyze": trace, "open": str(tmp_path / "run.dsrec")}[command]
     with closing(RecordingWriter(tmp_path / "run.dsrec")) as recording:
         for message in (*hostile_events(trace), Failure(HOSTILE, 2, fatal=False)):
             recording.write(message)
-    if command == "run":
-        folder = tmp_path / HOSTILE.replace("/", "")
-        folder.mkdir()
-        (folder / "config.json").write_text(json.dumps({"model_type": HOSTILE}))
-        file = f"--model={folder}"
     terminal = Terminal(["-m", "decodescope", command, file], 240, 60)
     try:
         if command == "open":
@@ -75,6 +74,33 @@ def test_the_terminal_receives_nothing_that_a_name_holds(tmp_path, command):
     assert unsafe(raw, OWN_SEQUENCES) == ""
     assert "owned" not in terminal.screen.title
     assert SHOWN[3:16] in raw
+
+
+def test_an_error_of_a_run_writes_nothing_that_a_name_holds(tmp_path, monkeypatch):
+    """Started by Popen, so that it may be a fork that has torch."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    folder = tmp_path / HOSTILE.replace("/", "")
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": HOSTILE}))
+    command = [sys.executable, "-m", "decodescope", "run", f"--model={folder}"]
+    screen, theirs = os.openpty()
+    termios.tcsetwinsize(screen, (60, 240))
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        raw = b"".join(iter(partial(read_until_hangup, screen), b"")).decode()
+    os.close(screen)
+    assert process.returncode == 2
+    assert unsafe(raw, OWN_SEQUENCES) == ""
+    assert SHOWN[3:16] in raw
+
+
+def read_until_hangup(terminal: int) -> bytes:
+    """Empty once nobody has the other end any more."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
 
 
 @pytest.mark.parametrize("options", ["", "--once --size 90x20"])

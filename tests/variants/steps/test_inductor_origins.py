@@ -191,7 +191,8 @@ def test_modules_as_dynamo_writes_them(modules: list[str], path: str) -> None:
     assert range_of(modules, paths) == path
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "mistral"])
+# A norm of heads, and a window: what the others have is traced with these.
+@pytest.mark.parametrize("architecture", ["qwen3", "mistral"])
 def test_dynamos_nodes_know_their_ranges(load_small: Callable[..., Any], architecture: str) -> None:
     """As this version of torch traces them: counted against the model's own modules."""
     torch._dynamo.reset()

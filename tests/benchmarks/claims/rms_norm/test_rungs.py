@@ -1,10 +1,7 @@
 """Every rung of the ladder computes what `RmsNorm` does, whatever divides the rows."""
 
-import json
-import os
+import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +12,7 @@ from benchmarks.claims.rms_norm.rungs import RmsNormLooped, RmsNormRows, RowTile
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import MAX_FEATURES, rms_norm_reference
+from tests.helpers.gpu_code import Asked, gpu_code
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
 Rung = Callable[[torch.Tensor, Norm, torch.Tensor], KernelOperation]
@@ -121,55 +119,26 @@ def test_refuses_impossible_tiles(wrong: dict[str, int]) -> None:
         RowTile(**wrong)  # type: ignore[arg-type]
 
 
-# The kernels are compiled in a process of its own, even if they are interpreted here.
-COMPILE = """
-import json, sys
-from triton import compile
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from benchmarks.claims.rms_norm.rungs import _rows_kernel as kernel
-
-made = {}
-for case, constants in json.loads(sys.argv[1]):
-    types = {one: "*fp32" for one in ("x_ptr", "weight_ptr", "out_ptr")}
-    types |= {"rows": "i32", "eps": "fp32"}
-    signature = {one: types.get(one, "constexpr") for one in kernel.arg_names}
-    aligned = {(i,): [["tt.divisibility", 16]] for i in range(3)}
-    source = ASTSource(kernel, signature, constants, aligned)
-    made[case] = compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
-print(json.dumps(made))
-"""
-
-
 STAGES: dict[str, int | None] = {"rows": None, "persistent": 1, "pipelined": 3}
 HINTS = {"no hint": ("", ""), "evict_stores": ("evict_last", "evict_first")}
 ACCESSES = [(4096, "no hint"), (4096, "evict_stores"), (3200, "evict_stores")]
 
 
 @pytest.fixture(scope="module")
-def ptx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def ptx() -> dict[str, str]:
     """Triton's PTX of the kernel of whole rows, by form, features and hint."""
-    cases = [
-        (f"{case} {features} {hint}", {
+    pointers = ("x_ptr", "weight_ptr", "out_ptr")
+    types = dict.fromkeys(pointers, "*fp32") | {"rows": "i32", "eps": "fp32"}
+    asked = {}
+    for (features, hint), (case, stages) in itertools.product(ACCESSES, STAGES.items()):
+        load, store = HINTS[hint]
+        constants = {
             "FEATURES": features, "BLOCK": 4096, "ROWS": 2, "EVEN": features == 4096,
             "LOAD": load, "STORE": store, "STAGES": stages,
-        })
-        for features in (4096, 3200)
-        for case, stages in STAGES.items()
-        for hint, (load, store) in HINTS.items()
-        if (features, hint) in ACCESSES
-    ]  # fmt: skip
-    environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE, json.dumps(cases)],
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    made: dict[str, str] = json.loads(done.stdout)
-    return made
+        }  # fmt: skip
+        kernel = (RmsNormRows.__module__, "_rows_kernel")
+        asked[f"{case} {features} {hint}"] = Asked(*kernel, types, constants, pointers)
+    return gpu_code("ptx", asked)
 
 
 @pytest.mark.parametrize(("features", "hint"), ACCESSES)

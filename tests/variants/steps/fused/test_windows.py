@@ -31,7 +31,7 @@ def test_the_families_with_windows_are_known() -> None:
 
 @pytest.mark.parametrize("family", WINDOWED)
 def test_steps_across_the_border_of_a_window(family: str, device: str) -> None:
-    workload = DecodeWorkload(1, families.WINDOW - 2, 4, "fp32")
+    workload = DecodeWorkload(1, families.WINDOW - 1, 3, "fp32")
     assert_agrees(family, device, families.WINDOW, workload)
 
 
