@@ -32,6 +32,7 @@ PAGES = (
     "results/comparisons",
     "results/costs",
     "results/kernels",
+    "results/ranks",
     "results/records",
     "results/scaling",
 )

@@ -1,6 +1,6 @@
 """Rows of the tables of kernels, GEMMs and formats, from their records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from statistics import median
@@ -8,11 +8,19 @@ from statistics import median
 from benchmarks.counters.counter_check import SLOWER
 from benchmarks.report.comparisons import dash, with_interval
 from benchmarks.report.records import Record
-from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, percent, significant
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    duration,
+    microseconds,
+    percent,
+    significant,
+)
 
 GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
 # What `scaling` varies, and the list of its record.
 AXES = {"batch": "batches", "context": "contexts", "model": "models"}
+# The records of `allreduce`, by the number of GPUs.
+ALL_REDUCES = ("allreduce", "allreduce-four")
 _OURS = ("w8a8", "w8a16", "int8")
 _FORMATS = {
     "bf16": "bf16",
@@ -58,6 +66,34 @@ def gemm_cells(size: Record) -> list[str]:
         *(significant(ratio["median"]) for ratio in ratios),
         f"{spread * 100:.1f} %",
     ]
+
+
+def all_reduce_names(bench: Record) -> list[str]:
+    """The ways of a record of `allreduce`, and the ratios that `all_reduce_cells` has."""
+    names = [way["name"] for way in bench["sizes"][0]["ways"]]
+    return [*names, *(f"own ÷ {name}" for name in names[1:])]
+
+
+def all_reduce_cells(size: Record) -> list[str]:
+    """One size of a message: the time of each way in µs, and ours ÷ that of each other."""
+    ways = size["ways"]
+    times = [microseconds(way["rounds_ns"]["median"]) for way in ways]
+    return [*times, *(significant(way["own_share"]["median"]) for way in ways[1:])]
+
+
+def rank_records(records: Mapping[str, Record]) -> list[Record]:
+    """The records of `ranks`, the largest model last."""
+    found = [record for name, record in records.items() if name.startswith("ranks-")]
+    return sorted(found, key=lambda record: record["figures"][0]["bytes_per_step"])
+
+
+def communication_cells(figures: Record) -> list[str]:
+    """Transfer and wait of one step on the rank that has most of both, of a case of `ranks`."""
+    found = figures["communication"]
+    if found is None or found["skew"] is None:
+        return ["", ""]
+    most = max(found["ranks"], key=lambda rank: rank["communication_ns"])
+    return [duration(most[name] / found["skew"]["steps"]) for name in ("transfer_ns", "wait_ns")]
 
 
 def quality_rows(record: Record) -> list[list[str]]:

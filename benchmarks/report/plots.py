@@ -1,10 +1,11 @@
 """Every plot of docs/results.md, by the name of its file, from the records."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from benchmarks.report import comparisons
 from benchmarks.report.drawing import Bar, Series, bars_file, lines_file
-from benchmarks.report.measured import AXES, axis_text, fixed_words
+from benchmarks.report.measured import AXES, axis_text, fixed_words, rank_records
 from benchmarks.report.records import Record
 from decodescope.analyzer.text.formatting import rate
 
@@ -30,6 +31,7 @@ def plots(records: Mapping[str, Record]) -> dict[str, str]:
             for over, plural in AXES.items()
             if f"{over}-scaling" in records
         },
+        **({"ranks.svg": ranks(records)} if rank_records(records) else {}),
         "gemm-8192.svg": gemm(records["gemm-8192"]),
     }
 
@@ -66,6 +68,18 @@ def scaling(record: Record, over: str, plural: str) -> str:
         Series(LIMIT, tuple(zip(values, limits, strict=True)), limit="measured"),
     )
     return lines_file(title, over, "tokens/s", series, values)
+
+
+def ranks(records: Mapping[str, Record]) -> str:
+    """tokens/s of each model and variant that ran on several numbers of GPUs."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for record in rank_records(records):
+        for one in record["figures"]:
+            name = f"{axis_text(record['model'])} {one['variant']}"
+            found[name].append((one["ranks"], one["tokens_per_s"]["median"]))
+    series = [Series(name, tuple(points)) for name, points in found.items() if len(points) > 1]
+    sizes = sorted({ranks for one in series for ranks, _ in one.points})
+    return lines_file("tokens/s over ranks, batch 1", "ranks", "tokens/s", series, sizes)
 
 
 def _scaling_bar(point: Record, limit: float) -> Bar:
