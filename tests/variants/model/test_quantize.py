@@ -15,17 +15,19 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, WeightMatrix, quantized_rows
 from decodescope.variants.model import narrowing
 from decodescope.variants.model.quantized_weights import (
-    Quantization,
     QuantizedEmbedding,
     QuantizedExperts,
     QuantizedLinear,
     dequantized_bytes,
+    quantized_formats,
+    weight_tensors,
+)
+from decodescope.variants.model.quantizing import (
+    Quantization,
     is_quantized,
     planned_weights,
     quantization_of,
     quantize_model,
-    quantized_formats,
-    weight_tensors,
 )
 from decodescope.variants.model.workload_costs import model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec
