@@ -153,6 +153,13 @@ def _scale_bytes(scales: torch.Tensor, packing: Packing) -> torch.Tensor:
             return scales.to(torch.float8_e4m3fn).flatten(1).contiguous().view(torch.uint8)
 
 
+def e8m0_values(stored: torch.Tensor) -> torch.Tensor:
+    """2^(byte - 127) of bytes uint8 in float32, NaN of 255. As bits: exp2 is not exact on every
+    device, and that of 0 is a subnormal number."""
+    bits = torch.where(stored == 0, 1 << 22, stored.int() << 23)
+    return torch.where(stored == _E8M0_NAN, torch.nan, bits.view(torch.float32))
+
+
 def codes_and_scales(
     words: torch.Tensor, packing: Packing, dtype: torch.dtype = torch.float32
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -168,8 +175,7 @@ def codes_and_scales(
     stored = words[:, packing.words :].contiguous().view(torch.uint8)
     stored = stored[:, : packing.scale_bytes].contiguous()
     if packing.format.scales == "e8m0":
-        scales = torch.exp2(stored.to(dtype) - _E8M0_BIAS)
-        scales = torch.where(stored == _E8M0_NAN, torch.nan, scales)
+        scales = e8m0_values(stored).to(dtype)
     elif packing.format.scales == "e4m3":
         scales = stored.view(torch.float8_e4m3fn).to(dtype)
     else:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packed import packed
+from decodescope.kernels.host.packed import e8m0_values, packed
 from decodescope.kernels.host.packing import packing_of
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.quantized_weights import QuantizedExperts, stacked_experts
@@ -19,7 +19,6 @@ from decodescope.variants.model.quantized_weights import QuantizedExperts, stack
 BLOCKS, SCALES = "_blocks", "_scales"
 # Of random weights: with codes of equal frequency, a standard deviation of 0.01 to 0.05.
 _RANDOM_SCALES = 119, 122
-_BIAS = 127
 # Weights of up to 96. `kernels.device.packed_batched` makes larger ones infinite.
 _LARGEST_SCALE = 131
 
@@ -94,4 +93,4 @@ def fill_stored(
     experts.data = torch.empty_like(experts.data, device=blocks.device)
     for words, of_expert, exponents in zip(experts.data, blocks, scales, strict=True):
         codes = torch.stack((of_expert & 15, of_expert >> 4), dim=-1).flatten(1)
-        words.copy_(packed(codes, torch.exp2(exponents.float() - _BIAS)[..., None], packing))
+        words.copy_(packed(codes, e8m0_values(exponents)[..., None], packing))

@@ -14,7 +14,7 @@ gguf = pytest.importorskip("gguf")
 Kind = gguf.GGMLQuantizationType
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, LAYERS, VOCABULARY = 256, 512, 4, 2, 2, 101
-_FIELDS: Mapping[str, Any] = {
+FIELDS: Mapping[str, Any] = {
     "context_length": 64, "embedding_length": HIDDEN, "block_count": LAYERS,
     "feed_forward_length": INTERMEDIATE, "head_count": HEADS, "head_count_kv": KV_HEADS,
     "layer_norm_rms_eps": 1e-5, "rope_freq_base": 500.0, "vocab_size": VOCABULARY,
@@ -55,7 +55,7 @@ def save_gguf(
     `head` of its own, the embedding table is that."""
     random = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, architecture)
-    for name, value in _FIELDS.items():
+    for name, value in FIELDS.items():
         getattr(writer, f"add_{name}")(value)
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN),

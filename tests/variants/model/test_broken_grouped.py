@@ -32,6 +32,7 @@ DOWN = "model.layers.1.mlp.down_proj"
 CT, CHANNELS = LAYOUTS["compressed-tensors"], LAYOUTS["compressed-tensors, channels"]
 ASYMMETRIC = LAYOUTS["compressed-tensors in bf16, zero points"]
 GPTQ, AWQ = LAYOUTS["GPTQ"], LAYOUTS["AWQ"]
+ACTORDER = LAYOUTS["compressed-tensors, actorder group"]
 SYMMETRIC, DESC_ACT = LAYOUTS["GPTQ, symmetric"], LAYOUTS["GPTQ, desc_act"]
 NVFP4, MODELOPT = LAYOUTS["NVFP4 of compressed-tensors"], LAYOUTS["NVFP4 of ModelOpt"]
 MXFP4 = LAYOUTS["MXFP4 of compressed-tensors"]
@@ -166,6 +167,16 @@ BROKEN: dict[str, tuple[Any, Change, str]] = {
     ),
     "a group that is not there": (DESC_ACT, index(99), f"{DOWN}.g_idx is no permutation"),
     "a group below zero": (GPTQ, index(-1), f"{DOWN}.g_idx is no permutation"),
+    "no order of columns": (
+        DESC_ACT, without(f"{DOWN}.g_idx"),
+        f"{DOWN}.g_idx is missing in the weights and one group for each column by config.json "
+        f"(desc_act true){OTHER_FILES}",
+    ),
+    "no order of columns of compressed-tensors": (
+        ACTORDER, without(f"{DOWN}.weight_g_idx"),
+        f"{DOWN}.weight_g_idx is missing in the weights and one group for each column by "
+        "config.json (actorder group)",
+    ),
     "an order of other columns": (
         GPTQ, put("g_idx", torch.zeros(96, dtype=torch.int32)),
         f"{DOWN}.g_idx is I32 [96] in the weights and I32 or I64 [160] by config.json",

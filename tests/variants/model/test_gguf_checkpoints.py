@@ -12,6 +12,7 @@ from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
 from tests.variants.model.gguf_checkpoints import (
+    FIELDS,
     MIXES,
     VOCABULARY,
     by_transformers,
@@ -75,6 +76,19 @@ def test_a_folder_of_gguf_files_asks_for_one(tmp_path: Path) -> None:
     save_gguf(tmp_path / "model.gguf", {})
     with pytest.raises(ModelError, match=r"a folder of GGUF files; name one, as .*model\.gguf"):
         resolve_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("length", [256, 1024])
+def test_matrices_of_other_sizes_than_the_metadata_says_are_refused(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FIELDS, "feed_forward_length", length)
+    save_gguf(tmp_path / "model.gguf", MIXES["Q4_0"])
+    words = (
+        rf"layers\.0\.mlp\.gate_proj\.weight is \[512, 256\] .* and \[{length}, 256\] by its meta"
+    )
+    with pytest.raises(ModelError, match=words):
+        load(tmp_path / "model.gguf")
 
 
 def test_an_architecture_whose_tensors_are_not_one_to_one_is_refused(tmp_path: Path) -> None:

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.packed import e8m0_values
 from decodescope.kernels.host.packing import Packing, packing_of
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.matrix import GroupedMatrix, Groups, Tensors, nibbles
-
-# Bits of a float32's fraction.
-_FRACTION = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,7 @@ class Fp4(GroupedMatrix):
         codes = nibbles(tensors[self.tensors[0]][rows])
         stored = tensors[self.scale][rows]
         if self.whole is None:
-            # A float32's exponent, but for that of 0, which is a subnormal number. NaN is infinite.
-            bits = torch.where(stored == 0, 1 << (_FRACTION - 1), stored.int() << _FRACTION)
-            return Groups(codes, bits.view(torch.float32))
+            return Groups(codes, e8m0_values(stored))
         whole = tensors[self.whole].reshape(()).float()
         row_scale = (1 / whole if self.divides else whole).expand(len(codes))
         return Groups(codes, stored.float(), row_scale=row_scale)

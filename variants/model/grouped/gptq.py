@@ -62,7 +62,7 @@ def gptq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Gro
     checkpoint.require(weight, ("I32",), (-(-columns // 8), rows), "bits 4")
     checkpoint.require(scale, SCALE_TYPES, (groups, rows), field)
     checkpoint.require(zeros, ("I32",), (groups, words), field)
-    group_of = checkpoint.group_of(f"{key}.g_idx", columns, scheme.group or columns)
+    group_of = checkpoint.group_of(f"{key}.g_idx", columns, scheme)
     own_zeros = not scheme.symmetric
     return Gptq(
         checkpoint.model,

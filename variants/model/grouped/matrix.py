@@ -1,8 +1,8 @@
 """A matrix of 4 bits as a checkpoint stores it, and the words or weights that it becomes.
 
-Codes and scales are moved, never rounded again. Float16 scales stay; bfloat16 ones become float16,
-times a power of two for the row where float16 has no such number. A matrix that the kernels'
-layouts cannot hold is dequantised: to the model's dtype, in float32 and rounded once.
+Codes and scales are moved, never rounded again. Scales of 16 bits become float16, times a power of
+two for the row where float16 lacks such a scale or its weights. A matrix that the kernels' layouts
+cannot hold is dequantised: to the model's dtype, in float32 and rounded once.
 """
 
 from abc import ABC, abstractmethod
@@ -175,9 +175,11 @@ def _exact_scales(
     packing has no such numbers."""
     if packing.format.scales == "e8m0":
         return (scales if bool((scales <= _LARGEST_E8M0).all()) else None), 1.0
-    if packing.format.scales == "e4m3" or torch.equal(scales.half().float(), scales):
+    largest = scales.abs().amax(dim=1)
+    fit = bool((largest < 2.0**_LARGEST_EXPONENT).all())
+    if packing.format.scales == "e4m3" or (fit and torch.equal(scales.half().float(), scales)):
         return scales, 1.0
-    exponent = torch.frexp(scales.abs().amax(dim=1)).exponent - _LARGEST_EXPONENT
+    exponent = torch.frexp(largest).exponent - _LARGEST_EXPONENT
     # As bits, because exp2 is not exact on every device.
     factor = ((exponent.clamp(min=1 - _BIAS) + _BIAS) << 23).view(torch.float32)
     divided = scales / factor[:, None]

@@ -69,14 +69,13 @@ def pack_quantized(
         checkpoint.require(shape, ("I64", "I32"), (2,), "hidden_size, intermediate_size")
         if (found := checkpoint.read(shape).tolist()) != [rows, columns]:
             checkpoint.refuse(shape, str(found), f"{[rows, columns]} by config.json")
-    group = scheme.group or columns
-    group_of = checkpoint.group_of(g_idx, columns, group)
+    group_of = checkpoint.group_of(g_idx, columns, scheme)
     return PackQuantized(
         checkpoint.model,
         key,
         rows,
         columns,
-        group,
+        scheme.group or columns,
         (packed, scale, *([zeros] if own_zeros else ())),
         scale,
         f"compressed-tensors int4{' with zero points' if own_zeros else ''}, {field}",
