@@ -15,8 +15,6 @@ Source: compressed-tensors' NVFP4PackedCompressor and MXFP4PackedCompressor; vLL
 
 from dataclasses import dataclass
 
-import torch
-
 from decodescope.kernels.host.packed import e8m0_values
 from decodescope.kernels.host.packing import Packing, packing_of
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
