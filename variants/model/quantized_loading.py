@@ -17,7 +17,7 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.experts import expert_counts
-from decodescope.variants.model.gguf_file import GgufReader
+from decodescope.variants.model.gguf_file import ROPE_FACTORS, GgufReader, has_rope_factors
 from decodescope.variants.model.grouped.gguf import gguf_matrices
 from decodescope.variants.model.grouped.loading import (
     grouped_matrices,
@@ -140,7 +140,7 @@ def load_quantized(
     with ExitStack() as stack:
         reader: GgufReader | TensorReader
         if _is_gguf(tensors):
-            reader = GgufReader(tensors, device, skeleton.config)
+            reader = GgufReader(tensors, device)
         else:
             reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
@@ -165,6 +165,8 @@ def load_quantized(
     else:
         skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
     compute_buffers(skeleton, device)
+    if has_rope_factors(skeleton, tensors):
+        skeleton.model.rotary_emb.inv_freq.div_(reader.read(ROPE_FACTORS, torch.float32))
     if checkpoint.plain:
         return findings
     return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton)), in_words), *findings)
@@ -202,6 +204,8 @@ def _require_whole(
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
     used |= {each for stored in names.values() if stored is not None for each in every_name(stored)}
     used |= tensors_of(checkpoint.grouped)
+    if has_rope_factors(skeleton, tensors):
+        used.add(ROPE_FACTORS)
     unexpected = {
         key
         for key in tensors

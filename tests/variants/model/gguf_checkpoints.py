@@ -49,10 +49,14 @@ def blocks(shape: tuple[int, int], kind: Kind, random: np.random.Generator) -> n
 
 
 def save_gguf(
-    path: Path, kinds: Mapping[str, Kind], architecture: str = "llama", head: bool = True
+    path: Path,
+    kinds: Mapping[str, Kind],
+    architecture: str = "llama",
+    head: bool = True,
+    rope_factors: np.ndarray[Any, Any] | None = None,
 ) -> None:
     """A model with random weights: `kinds` of tensors by their names, all else float32. Without a
-    `head` of its own, the embedding table is that."""
+    `head` of its own, the embedding table is that. llama.cpp stores `rope_factors` of Llama 3."""
     random = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, architecture)
     for name, value in FIELDS.items():
@@ -75,6 +79,8 @@ def save_gguf(
         else:
             stored = blocks((shape[0], shape[1]), kind, random)
             writer.add_tensor(f"{name}.weight", stored, raw_dtype=kind)
+    if rope_factors is not None:
+        writer.add_tensor("rope_freqs.weight", rope_factors.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
