@@ -23,6 +23,11 @@ class PackedCheckpoint:
     schemes: tuple[PackedScheme, ...]
     read: Callable[[str], torch.Tensor]
 
+    def holds(self, key: str, codes: str, scale: str) -> bool:
+        """Whether these tensors, of which one may be missing, are the matrix `key`."""
+        plain = f"{key}.weight" in self.tensors
+        return codes in self.tensors or (scale in self.tensors and not plain)
+
     def require(self, name: str, types: tuple[str, ...], shape: Shape, field: str) -> None:
         """Check the type and shape of a tensor, which follow from `field` of config.json.
 

@@ -48,10 +48,13 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
     described = checkpoint.tensors.get(named["scale"])
     groups = described.shape[-1] if described is not None and described.shape else 0
     scheme = checkpoint.scheme_of(("nvfp4", "mxfp4"), groups, columns, False)
-    modelopt = named["packed"] not in checkpoint.tensors
+    # ModelOpt names codes as others name weights of 16 or 8 bits.
+    plain = checkpoint.tensors.get(f"{key}.weight")
+    if plain is not None and plain.dtype != "U8":
+        return None
+    modelopt = plain is not None or named["scale_2"] in checkpoint.tensors
     codes = f"{key}.weight" if modelopt else named["packed"]
-    stored = checkpoint.tensors.get(codes)
-    if scheme is None or stored is None or stored.dtype != "U8":
+    if scheme is None or not checkpoint.holds(key, codes, named["scale"]):
         return None
     field = f"group_size {scheme.group}"
     packing = packing_of(scheme.layout, columns)

@@ -69,8 +69,10 @@ class GroupedMatrix(ABC):
         """
 
     def weights(self, tensors: Tensors, rows: slice) -> torch.Tensor:
-        """Some rows in float32."""
-        return self._weights(self.groups(tensors, rows))
+        """Some rows in float32. Raises as `_require_scales`."""
+        groups = self.groups(tensors, rows)
+        self._require_scales(groups, rows)
+        return self._weights(groups)
 
     @property
     def blocks(self) -> Iterator[slice]:
@@ -82,7 +84,8 @@ class GroupedMatrix(ABC):
         self, tensors: Tensors, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Its words int32 [rows, width] and scales of rows, for the kernels and a model of `dtype`;
-        None if they cannot hold its scales. Raises as `groups` and `_require_numbers`."""
+        None if they cannot hold its scales. Raises as `groups`, `_require_scales` and
+        `_require_weights`."""
         packing = self.packing
         if packing is None:
             return None
@@ -91,7 +94,8 @@ class GroupedMatrix(ABC):
         row_scale = torch.ones(self.rows, device=device)
         for block in self.blocks:
             groups = self.groups(tensors, block)
-            self._require_numbers(groups, block, dtype)
+            self._require_scales(groups, block)
+            self._require_weights(groups, block, dtype)
             scales, factor = _exact_scales(groups.scales, packing)
             if scales is None:
                 return None
@@ -109,12 +113,8 @@ class GroupedMatrix(ABC):
             self._require_finite(weights, block, dtype)
         return made
 
-    def _require_numbers(self, groups: Groups, block: slice, dtype: torch.dtype) -> None:
-        """Check that every scale is a finite number, and every weight is one in `dtype`.
-
-        Raises:
-            ModelError: it is not; names tensor and row.
-        """
+    def _require_scales(self, groups: Groups, block: slice) -> None:
+        """Raise `ModelError` if a scale is no finite number; names tensor and row."""
         bad = ~groups.scales.isfinite().all(dim=1)
         if groups.row_scale is not None:
             bad |= ~groups.row_scale.isfinite()
@@ -123,6 +123,9 @@ class GroupedMatrix(ABC):
                 f"row {block.start + int(bad.nonzero()[0])} of {self.scale} has scales that are "
                 "NaN or infinite; download or save the checkpoint again"
             )
+
+    def _require_weights(self, groups: Groups, block: slice, dtype: torch.dtype) -> None:
+        """Raise `ModelError` if a weight is no finite number in `dtype`; names matrix and row."""
         bound = groups.scales.abs().amax(dim=1) * 2 * MIDDLE
         if groups.row_scale is not None:
             bound = bound * groups.row_scale.abs()

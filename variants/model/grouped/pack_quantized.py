@@ -53,7 +53,7 @@ def pack_quantized(
     scheme = checkpoint.scheme_of(
         ("pack-quantized",), stored[-1] if stored else 0, columns, zeros in checkpoint.tensors
     )
-    if scheme is None or packed not in checkpoint.tensors:
+    if scheme is None or not checkpoint.holds(key, packed, scale):
         return None
     groups = scheme.groups(columns)
     field = f"group_size {scheme.group}" if scheme.group else "strategy channel"
