@@ -5,7 +5,7 @@ A checkpoint has `….experts.gate_up_proj_blocks` uint8 [experts, rows, columns
 the lower nibble first. They are packed once, as they are read (`kernels.host.packing`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.packed import e8m0_values, packed
 from decodescope.kernels.host.packing import packing_of
-from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.quantized_weights import QuantizedExperts, stacked_experts
 
 BLOCKS, SCALES = "_blocks", "_scales"
@@ -55,24 +55,14 @@ def drawn_packed(experts: QuantizedExperts, generator: torch.Generator) -> Quant
     return QuantizedExperts(words, None, experts.dtype, packing, by_inputs=True)
 
 
-def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredTensor]) -> None:
-    """Compare the experts of `skeleton` with a checkpoint's tensors.
-
-    Raises:
-        ModelError: blocks or scales that are missing, or of another type or shape; names the first.
-    """
+def require_packed(checkpoint: PackedCheckpoint, skeleton: nn.Module) -> None:
+    """Compare the experts of `skeleton` with a checkpoint's tensors. Raises as `require`."""
     for key, experts in packed_experts(skeleton):
         packing = experts.packing
         assert packing is not None
         shape = (*experts.data.shape[:2], packing.groups)
         for end, expected in ((BLOCKS, (*shape, packing.group // 2)), (SCALES, shape)):
-            stored = tensors.get(f"{key}{end}")
-            if stored is None or (stored.dtype, stored.shape) != ("U8", expected):
-                found = "missing" if stored is None else f"{stored.dtype} {list(stored.shape)}"
-                raise ModelError(
-                    f"{name}: {key}{end} is {found} in the weights and U8 {list(expected)} by "
-                    "config.json; use the files of one checkpoint"
-                )
+            checkpoint.require(f"{key}{end}", ("U8",), expected, "quant_method mxfp4")
 
 
 def fill_stored(

@@ -18,6 +18,7 @@ from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.gguf_file import ROPE_FACTORS, GgufReader, has_rope_factors
+from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.gguf import gguf_matrices
 from decodescope.variants.model.grouped.loading import (
     grouped_matrices,
@@ -89,12 +90,13 @@ def find_quantized(
         grouped = gguf_matrices(name, skeleton, tensors)
         place_grouped(skeleton, grouped)
         return QuantizedCheckpoint(tensors, {}, grouped, False)
-    if stores_mxfp4(config):
-        place_packed(skeleton)
-        require_packed(name, skeleton, tensors)
+    schemes = declared_schemes(config)
     with TensorReader(tensors, "cpu") as reader:
-        schemes = declared_schemes(config)
-        grouped = grouped_matrices(name, skeleton, tensors, schemes, reader.read)
+        packed = PackedCheckpoint(name, tensors, schemes, reader.read)
+        if stores_mxfp4(config):
+            place_packed(skeleton)
+            require_packed(packed, skeleton)
+        grouped = grouped_matrices(packed, skeleton)
     used = tensors_of(grouped)
     others = {key: tensor for key, tensor in tensors.items() if key not in used}
     matrices = narrow_matrices(name, skeleton, others, declares_quantization(config))

@@ -17,6 +17,7 @@ from decodescope.analyzer.modelling.config import model_shape
 from decodescope.analyzer.modelling.weight_formats import stored_format
 from decodescope.kernels.host.packed import codes_and_scales, unpacked
 from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.loading import grouped_matrices
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.grouped.schemes import packed_schemes
@@ -45,9 +46,8 @@ def matrix_of(layout: Packed, made: Drawn) -> tuple[GroupedMatrix, Tensors, torc
         for name, value in named.items()
     }
     fields: Mapping[str, Any] = layout.config
-    (found,) = grouped_matrices(
-        "m", Skeleton(*made.codes.shape), stored, packed_schemes(fields), named.__getitem__
-    ).values()
+    checkpoint = PackedCheckpoint("m", stored, packed_schemes(fields), named.__getitem__)
+    (found,) = grouped_matrices(checkpoint, Skeleton(*made.codes.shape)).values()
     return found, named, weight
 
 
