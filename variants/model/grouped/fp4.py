@@ -80,7 +80,6 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
         named["scale"],
         f"{'ModelOpt' if modelopt else 'compressed-tensors'} {scheme.layout}",
         packing,
-        "",
-        whole,
-        not modelopt,
+        whole=whole,
+        divides=not modelopt,
     )

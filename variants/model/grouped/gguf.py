@@ -74,7 +74,7 @@ def gguf_matrices(
                 f"GGUF {kind}",
                 packing,
                 reason,
-                kind,
+                kind=kind,
             )
     return matrices
 

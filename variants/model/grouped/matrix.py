@@ -34,20 +34,20 @@ _LARGEST_E8M0 = 16.0
 class Groups:
     """Rows of a matrix: codes uint8 [rows, columns], 0 to 15; scales float32 [rows, groups]; zero
     points uint8 [rows, groups], None where all are 8; the rows' scales float32 [rows], None where
-    all are 1. `group_of` int64 [columns] are the groups of columns that are not in order."""
+    all are 1."""
 
     codes: torch.Tensor
     scales: torch.Tensor
     zeros: torch.Tensor | None = None
     row_scale: torch.Tensor | None = None
-    group_of: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedMatrix(ABC):
     """The matrix of the nn.Linear `key`. `tensors` are its names in the checkpoint, of which
     `scale` is that of its scales, and `stored` says in words what it is. Without a `packing` it is
-    dequantised, because of `reason`. `group` is the columns of a scale."""
+    dequantised, because of `reason`. `group` is the columns of a scale, and `group_of` int64
+    [columns] their groups if they are not in order."""
 
     model: str
     key: str
@@ -59,6 +59,7 @@ class GroupedMatrix(ABC):
     stored: str
     packing: Packing | None
     reason: str = ""
+    group_of: torch.Tensor | None = None
 
     @abstractmethod
     def groups(self, tensors: Tensors, rows: slice) -> Groups:
@@ -137,9 +138,10 @@ class GroupedMatrix(ABC):
             words = _words(groups, groups.scales, self.packing)
             weights = unpacked(words, self.packing, torch.float32)
         else:
-            group_of = groups.group_of
+            group_of = self.group_of
             if group_of is None:
-                group_of = torch.arange(self.columns, device=groups.codes.device) // self.group
+                group_of = torch.arange(self.columns) // self.group
+            group_of = group_of.to(groups.codes.device)
             zeros = MIDDLE if groups.zeros is None else groups.zeros[:, group_of].float()
             weights = (groups.codes.float() - zeros) * groups.scales[:, group_of]
         return weights if groups.row_scale is None else weights * groups.row_scale[:, None]

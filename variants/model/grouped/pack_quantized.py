@@ -10,8 +10,6 @@ Source: compressed-tensors' PackedQuantizationCompressor.
 
 from dataclasses import dataclass
 
-import torch
-
 from decodescope.kernels.host.packing import integer_packing
 from decodescope.variants.model.grouped.checkpoint import SCALE_TYPES, PackedCheckpoint
 from decodescope.variants.model.grouped.matrix import (
@@ -26,16 +24,14 @@ from decodescope.variants.model.grouped.matrix import (
 @dataclass(frozen=True, slots=True)
 class PackQuantized(GroupedMatrix):
     zeros: str | None = None
-    group_of: torch.Tensor | None = None
 
     def groups(self, tensors: Tensors, rows: slice) -> Groups:
         packed = tensors[f"{self.key}.weight_packed"][rows]
         zeros = None
         if self.zeros is not None:
             zeros = nibbles(tensors[self.zeros].T)[:, rows].T
-        group_of = None if self.group_of is None else self.group_of.to(packed.device)
         codes = nibbles(packed)[:, : self.columns]
-        return Groups(codes, tensors[self.scale][rows].float(), zeros, group_of=group_of)
+        return Groups(codes, tensors[self.scale][rows].float(), zeros)
 
 
 def pack_quantized(
@@ -82,6 +78,6 @@ def pack_quantized(
         *checkpoint.packing_or_reason(
             integer_packing(columns, scheme.group, own_zeros), scale, group_of
         ),
-        zeros if own_zeros else None,
         group_of,
+        zeros if own_zeros else None,
     )
