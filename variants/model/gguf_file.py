@@ -109,9 +109,10 @@ class GgufReader:
 
 def has_rope_factors(model: Any, tensors: Mapping[str, StoredTensor]) -> bool:
     """Whether the frequencies of `model`, which are fixed, have divisors in the file."""
-    rotary, stored = getattr(model.model, "rotary_emb", None), tensors.get(ROPE_FACTORS)
-    fixed = stored is not None and getattr(rotary, "rope_type", None) == "default"
-    return fixed and stored.shape == rotary.inv_freq.shape
+    rotary: Any = getattr(model.model, "rotary_emb", None)
+    if ROPE_FACTORS not in tensors or getattr(rotary, "rope_type", None) != "default":
+        return False
+    return tensors[ROPE_FACTORS].shape == tuple(rotary.inv_freq.shape)
 
 
 def _opened(path: Path, config: Any) -> tuple[Any, Any]:
