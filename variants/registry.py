@@ -127,7 +127,7 @@ def build_variant(
 
     from decodescope.variants.machine.memory import memory_errors
     from decodescope.variants.model.loading import check_fits
-    from decodescope.variants.model.quantizing import quantization_of
+    from decodescope.variants.model.quantized_weights import quantization_of
     from decodescope.variants.steps.decode_step import DecodeStep
 
     if not loaded.can_store(quantization_of(variant.spec)):

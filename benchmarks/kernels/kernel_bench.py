@@ -64,7 +64,7 @@ def run_kernel_bench(
     gpu = torch.cuda.get_device_properties(0)
     conditions = Conditions(
         l2_bytes=gpu.L2_cache_size,
-        peak=read_peak("cuda"),
+        peak=read_peak(),
         tolerance=TOLERANCES[workload.dtype],
         pdl=can_overlap(torch.device("cuda")),
     )

@@ -25,7 +25,7 @@ from decodescope.variants.comparing.job_process import ACCURACY_MISSING, Accurac
 from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
-from decodescope.variants.model.quantizing import Quantization, quantization_of
+from decodescope.variants.model.quantized_weights import Quantization, quantization_of
 from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import build_variant, find_variant, is_interpreted

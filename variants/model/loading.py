@@ -26,8 +26,13 @@ from decodescope.variants.model.checkpoint import (
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.gguf_file import gguf_tensors
 from decodescope.variants.model.hub import fetch_weights
-from decodescope.variants.model.quantized_weights import Stored, quantized_formats, weight_tensors
-from decodescope.variants.model.quantizing import Quantization, is_quantized
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    Stored,
+    quantized_formats,
+    weight_tensors,
+)
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.skeleton import (
     ModelFiles,

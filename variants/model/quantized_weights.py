@@ -1,20 +1,23 @@
-"""The modules that hold weights of 8 and 4 bits.
+"""Weights of 8 and 4 bits: which of a model have them, and the modules that hold them.
 
-They take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
+The modules take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
 transformers model, and hold the very tensors that the fused kernels read. Each output channel of 8
 bits has one scale. No embedding has 4 bits.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from decodescope.kernels.host import packed
-from decodescope.kernels.host.packing import PackedFormat, Packing
+from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The element type or the format of 4 bits, and whether rows have scales.
 Stored = tuple[torch.dtype | PackedFormat, bool]
@@ -26,6 +29,38 @@ Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | No
 EXPERT_DIMENSIONS = 3
 # Elements that are unpacked at once: each takes 20 bytes of memory.
 _UNPACKED = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
+    `head`, and with `embedding` the embedding table, which has 8 bits. Without `scaled` every scale
+    is 1."""
+
+    format: NarrowFormat
+    scaled: bool = True
+    head: bool = True
+    embedding: bool = False
+
+    @property
+    def stored(self) -> Stored:
+        for name, packed_format in PACKED_FORMATS.items():
+            if name == self.format:
+                return packed_format, packed_format.row_scaled
+        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
+
+    @property
+    def of_table(self) -> "Quantization":
+        """How the embedding table is stored: INT8 beside 4 bits."""
+        return replace(self, format="int8") if self.format in PACKED_FORMATS else self
+
+
+def quantization_of(spec: VariantSpec | None) -> Quantization | None:
+    """The narrow format in which a variant stores weights; None: as they were loaded."""
+    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
+        return None
+    weights = NARROW_WEIGHTS[spec.weight_format]
+    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
 
 
 class QuantizedMatrix(nn.Module):

@@ -5,64 +5,32 @@ The router of a mixture of experts stays as it is: it is tiny, and decides.
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packing import PACKED_FORMATS, packing_of
-from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat
-from decodescope.variants.model.narrowing import narrow_rows
+from decodescope.kernels.host.packing import packing_of
+from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
     QuantizedEmbedding,
     QuantizedExperts,
     QuantizedLinear,
     QuantizedMatrix,
-    Stored,
     quantized_formats,
     stacked_experts,
     weight_tensors,
 )
 from decodescope.variants.parallel.cuts import split_of
-from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
+# Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
+_BLOCK = 1 << 23
 # The modules of a model that the fused kernels run (`steps.fused.model_parts`).
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
-
-
-@dataclass(frozen=True, slots=True)
-class Quantization:
-    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
-    `head`, and with `embedding` the embedding table, which has 8 bits. Without `scaled` every scale
-    is 1."""
-
-    format: NarrowFormat
-    scaled: bool = True
-    head: bool = True
-    embedding: bool = False
-
-    @property
-    def stored(self) -> Stored:
-        for name, packed_format in PACKED_FORMATS.items():
-            if name == self.format:
-                return packed_format, packed_format.row_scaled
-        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
-
-    @property
-    def of_table(self) -> "Quantization":
-        """How the embedding table is stored: INT8 beside 4 bits."""
-        return replace(self, format="int8") if self.format in PACKED_FORMATS else self
-
-
-def quantization_of(spec: VariantSpec | None) -> Quantization | None:
-    """The narrow format in which a variant stores weights; None: as they were loaded."""
-    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
-        return None
-    weights = NARROW_WEIGHTS[spec.weight_format]
-    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
 
 
 def is_quantized(model: Any, quantization: Quantization) -> bool:
@@ -148,7 +116,7 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     weight = part if isinstance(part, torch.Tensor) else part.weight
     key = path if weight is part else f"{path}.weight"
     in_part = split_of(model).cuts_columns(key, weight.dim())
-    data, scale = narrow_rows(weight, how.format, how.scaled, f"{name}: {path}", in_part)
+    data, scale = _narrow_rows(weight, how.format, how.scaled, f"{name}: {path}", in_part)
     packing = packing_of(how.format, int(weight.shape[-1]))
     if weight is part:
         delattr(owner, leaf)
@@ -169,3 +137,58 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
         rows = slice(first, first + len(head.weight))
         scales = None if scale is None else scale[rows]
         model.set_submodule(_HEAD, QuantizedLinear(data[rows], scales, head.bias))
+
+
+def _narrow_rows(
+    weight: torch.Tensor, format: NarrowFormat, scaled: bool, where: str, in_part: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time. If
+    ranks hold parts of its rows, scales are those of whole rows."""
+    matrix = weight.flatten(0, -2)
+    rows, columns = matrix.shape
+    packing = packing_of(format, columns)
+    scaled_rows = scaled if packing is None else packing.format.row_scaled
+    if in_part and packing is not None and columns % (packing.format.group or columns + 1):
+        raise ModelError(
+            f"{where}: {columns} columns a rank are not whole groups of {packing.format}; choose "
+            "another --tp, or a format of 8 bits"
+        )
+    largest = _largest_of_ranks(matrix) if in_part and not weight.is_meta else None
+    width = columns if packing is None else packing.width
+    dtype = torch.int32 if packing is not None else NARROW_DTYPES[cast(ByteFormat, format)]
+    data = matrix.new_empty((rows, width), dtype=dtype)
+    scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
+    step = max(1, _BLOCK // columns)
+    # A model without memory has no values.
+    for first in range(0, 0 if weight.is_meta else rows, step):
+        block = slice(first, first + step)
+        rows_of = matrix[block]
+        broken = ~rows_of.isfinite().all(dim=1)
+        if bool(broken.any()):
+            raise ModelError(
+                f"{where}: row {first + int(broken.nonzero()[0])} has NaN or infinite values and "
+                f"cannot be stored in {format}; download the checkpoint again"
+            )
+        try:
+            data[block], scales = quantized_rows(
+                rows_of,
+                format,
+                scaled,
+                None if largest is None else largest[block],
+            )
+        except ValueError as error:
+            raise ModelError(
+                f"{where}: from row {first} on, {error}; choose a format of 8 bits"
+            ) from error
+        if scales is not None:
+            scale[block] = scales
+    shape = weight.shape[:-1]
+    return data.view(*shape, width), scale.view(shape) if scaled_rows else None
+
+
+def _largest_of_ranks(matrix: torch.Tensor) -> torch.Tensor:
+    """The largest magnitude of each row, of which every rank holds other columns; float32."""
+    low, high = matrix.aminmax(dim=1)
+    largest = torch.maximum(high, -low).float()
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return largest

@@ -15,8 +15,12 @@ from decodescope.variants.live.session import TorchSession
 from decodescope.variants.measuring import preparation
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantized_weights import quantized_formats
-from decodescope.variants.model.quantizing import Quantization, is_quantized, quantization_of
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    quantization_of,
+    quantized_formats,
+)
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops

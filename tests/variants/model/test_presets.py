@@ -12,7 +12,8 @@ from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.model_costs import captured_model
 from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.model.mxfp4_experts import packed_experts
-from decodescope.variants.model.quantizing import planned_weights, quantization_of
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import planned_weights
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import KvBytes, model_bytes, weight_bytes_read

@@ -7,17 +7,13 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix, quantized_rows
 from decodescope.variants.model.quantized_weights import (
+    Quantization,
     QuantizedExperts,
     QuantizedLinear,
     dequantized_bytes,
-)
-from decodescope.variants.model.quantizing import (
-    Quantization,
-    is_quantized,
-    planned_weights,
     quantization_of,
-    quantize_model,
 )
+from decodescope.variants.model.quantizing import is_quantized, planned_weights, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops, model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec

@@ -9,8 +9,13 @@ from torch import fx
 
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants.model.loading import LoadedModel, load_model, loaded_model
-from decodescope.variants.model.quantized_weights import QuantizedMatrix, scaled, weight_tensors
-from decodescope.variants.model.quantizing import Quantization, quantize_model
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    QuantizedMatrix,
+    scaled,
+    weight_tensors,
+)
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.cuts import split_of

@@ -18,8 +18,13 @@ from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.machine.compile_ahead import compile_reason
 from decodescope.variants.model.experts import expert_choices
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantized_weights import Convert, converting_with, scaled
-from decodescope.variants.model.quantizing import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import (
+    Convert,
+    converting_with,
+    quantization_of,
+    scaled,
+)
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes, expected_experts
 from decodescope.variants.parallel.vocabulary import vocabulary_of

@@ -8,7 +8,8 @@ import torch
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.packing import PACKED_FORMATS
-from decodescope.variants.model.quantizing import is_quantized, quantization_of
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
