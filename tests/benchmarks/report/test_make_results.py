@@ -320,7 +320,8 @@ def test_a_format_of_4_bits_stands_beside_its_own_rounding(records, reports):
     formats.append(int8 | {"format": "int4", "rounding": int8["forward"]})
     page = documents(changed, reports)[ROOT / "docs/results/accuracy.md"]
     assert "| format | rounding | forward | steps | KL | top-1 |\n|---|---|---|---|---|---|" in page
-    rows = {line.split(" | ")[0]: line.split(" | ") for line in page.splitlines()}
+    table = page.partition("KL of the steps by position")[0]
+    rows = {line.split(" | ")[0]: line.split(" | ") for line in table.splitlines()}
     _, rounding, forward, *others = rows["| INT4 (groups of 128)"]
     assert rounding == forward == rows["| INT8"][2]
     assert others == rows["| INT8"][3:]
