@@ -21,6 +21,7 @@ COMMANDS = {
     "compare-variants": "benchmarks.steps.compare_variants",
     "revisions": "benchmarks.steps.revisions",
     "scaling": "benchmarks.steps.scaling",
+    "ranks": "benchmarks.steps.rank_scaling",
     "attention-share": "benchmarks.steps.attention_share",
     "quality": "benchmarks.quality.quality",
     "app-costs": "benchmarks.app.costs",

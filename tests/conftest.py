@@ -26,6 +26,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test asks the hub. Set here, child processes can be forks of one that was started with it.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+# Of several GPUs, each process of pytest-xdist has another one first, and can use all.
+_GPUS = [path.name.removeprefix("nvidia") for path in sorted(Path("/dev").glob("nvidia[0-9]"))]
+_GPUS = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(_GPUS)).split(",")
+if len(_GPUS) > 1 and (_WORKER := os.environ.get("PYTEST_XDIST_WORKER")):
+    _first = int(_WORKER.removeprefix("gw")) % len(_GPUS)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_GPUS[_first:] + _GPUS[:_first])
+
 # pytest imports readline, which sets these for child processes, and so for workers of pytest-xdist.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)

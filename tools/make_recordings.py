@@ -1,8 +1,8 @@
 """Makes the bundled recordings: `python -m tools.make_recordings`, on the GPU to be shown.
 
 Runs the app for a few seconds with each variant that runs here, and writes
-<gpu>-<model>-<variant>.dsrec below analyzer/recordings. All together may take 6 MB. `eager` needs
-`--variants eager --seconds 60`: cuDNN still plans in its first window.
+<gpu>-<model>-<variant>.dsrec below analyzer/recordings; with --tp 2, <gpu>x2-…. All together may
+take 6 MB. `eager` needs `--variants eager --seconds 60`: cuDNN still plans in its first window.
 """
 
 import argparse
@@ -22,17 +22,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="llama-3.2-1b@random")
     parser.add_argument("--variants", help="comma-separated [default: all that run here]")
+    parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     gpu = str(environment()["gpu"] or "cpu").replace("NVIDIA ", "").replace(" ", "-").lower()
+    gpu += f"x{arguments.tp}" if arguments.tp > 1 else ""
     model = arguments.model.partition("@")[0]
     runnable = [v.name for v in available_variants(choose_device(None))
                 if v.unavailable is None and not v.interpreted]  # fmt: skip
     arguments.output.mkdir(parents=True, exist_ok=True)
     for variant in arguments.variants.split(",") if arguments.variants else runnable:
         path = arguments.output / f"{gpu}-{model}-{variant}.dsrec"
-        options = ["--model", arguments.model, "--variant", variant]
+        options = ["--model", arguments.model, "--variant", variant, "--tp", str(arguments.tp)]
         record_live(options, arguments.seconds, path)
         sys.stderr.write(f"{path.name}: {path.stat().st_size:,} bytes\n")
     total = sum(path.stat().st_size for path in arguments.output.glob("*.dsrec"))

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -34,6 +35,8 @@ _GZIP_LEVEL = 2
 # About 10 ms on the device; in that time the host can queue several bursts.
 _BURST_DELAY_CYCLES = 20_000_000
 _BURST_KERNELS = 200
+# libkineto drops GPU ops outside of the recording, by a clock that is not quite the host's.
+_GUARD_S = 1e-3
 _NOTICES = (b"USDT:", b"STAGE:")
 
 # What stands before a key is no quote's backslash, so a text inside a string is never one.
@@ -131,10 +134,12 @@ class ProfilerSession:
             with _without_notices():
                 profiler.start_trace()
             recording = True
+            time.sleep(_GUARD_S)
             for name in (LEAD_RANGE,) * info.lead_steps + (STEP_RANGE,) * steps:
                 with annotate(name):
                     step()
             self._synchronize()
+            time.sleep(_GUARD_S)
         finally:
             with _without_notices():
                 if not recording:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from decodescope.analyzer.names.rules import communicates, kernel_meaning
+from decodescope.analyzer.timing.attributed_time import begins_in_order
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import (
     CollectiveMessage,
@@ -65,7 +66,7 @@ def _use(name: str, message: CollectiveMessage | None) -> "_Use":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collectives(Intervals):
-    """The communicating ops of one device in order of start, on the wall clock. `row` is the row of
+    """The communicating ops of one device in their order, on the wall clock. `row` is the row of
     each among the device's ops, `operation` indexes the list of `find_participants`, `token` is
     equal for ops of equal names and messages (on every rank), `step` is its step, -1 for none, and
     `bytes` is the payload of the rank, -1 if unknown.
@@ -81,7 +82,8 @@ class Collectives(Intervals):
 @dataclass(frozen=True, slots=True, eq=False)
 class Participant:
     """One device of one rank: all its ops, in the trace's own time, `base_ns` behind the wall
-    clock, and those that communicate."""
+    clock, and those that communicate. An op begins when those before it on its stream have ended: a
+    kernel that was launched early waits for them, not for other ranks."""
 
     rank: int
     device: int
@@ -107,22 +109,19 @@ def find_participants(
         for device, device_ops in rows_by(trace.ops.device).items():
             row = np.flatnonzero(use_of_op[device_ops] >= 0)
             if len(row):
-                op = device_ops[row]
-                kind = use_of_op[op]
+                kind = use_of_op[device_ops[row]]
+                ops = trace.ops.take(device_ops)
+                ops = replace(ops, start_ns=begins_in_order(ops, ops.stream))
                 collectives = Collectives(
-                    start_ns=trace.ops.start_ns[op] + trace.base_ns,
-                    end_ns=trace.ops.end_ns[op] + trace.base_ns,
+                    start_ns=ops.start_ns[row] + trace.base_ns,
+                    end_ns=ops.end_ns[row] + trace.base_ns,
                     row=row,
                     operation=place[kind],
                     token=token[kind],
-                    step=steps.op_step[op],
+                    step=steps.op_step[device_ops[row]],
                     bytes=size[kind],
                 )
-                participants.append(
-                    Participant(
-                        rank, device, trace.base_ns, trace.ops.take(device_ops), collectives
-                    )
-                )
+                participants.append(Participant(rank, device, trace.base_ns, ops, collectives))
     return operations, participants
 
 

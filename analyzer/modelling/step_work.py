@@ -123,8 +123,10 @@ def role_work(
 
 def link_bytes(shape: ModelShape, step: StepShape, tensor_parallel: int) -> int:
     """The bytes that each of the devices must send in a step: what attention and the MLP of a layer
-    give is summed over all of n devices, and of a sum each sends 2 (n - 1) / n at least."""
-    sums = 2 * len(shape.kinds()) * step.queries * shape.hidden * shape.element_bytes
+    give is summed over all of n devices, and of a sum each sends 2 (n - 1) / n at least. So are the
+    squares, in float32, where one norm covers all heads of Q, and one all of K."""
+    squares = 2 * 4 if shape.qk_norm == "all" else 0
+    sums = len(shape.kinds()) * step.queries * (2 * shape.hidden * shape.element_bytes + squares)
     return 2 * (tensor_parallel - 1) * sums // tensor_parallel
 
 

@@ -26,10 +26,23 @@ def bundled_recordings() -> tuple[Path, ...]:
 
 
 @cache
-def bundled_variants() -> dict[str, tuple[Path, Hello]]:
-    """The bundled recording of each variant, with its greeting."""
-    heads = {path: recording_head(path) for path in bundled_recordings()}
-    return {head.variant: (path, head.hello) for path, head in heads.items() if head is not None}
+def bundled_heads() -> dict[Path, RecordingHead]:
+    """The heads of the bundled recordings, by name."""
+    heads = ((path, recording_head(path)) for path in bundled_recordings())
+    return {path: head for path, head in heads if head is not None}
+
+
+def bundled_variants(hello: Hello | None = None) -> dict[str, tuple[Path, Hello]]:
+    """The bundled recording of each variant, with its greeting: of the model and the ranks that a
+    bundled recording greets with `hello`, else of those of the first one."""
+    heads = bundled_heads()
+    greetings = [head.hello for head in heads.values()]
+    run = hello if hello in greetings else next(iter(greetings), None)
+    return {
+        head.variant: (path, head.hello)
+        for path, head in heads.items()
+        if run is not None and (head.hello.model, head.hello.tp) == (run.model, run.tp)
+    }
 
 
 def recording_head(path: Path) -> RecordingHead | None:

@@ -36,9 +36,16 @@ class MessageFrame(Struct, frozen=True, array_like=True, tag="m"):
 
 
 class WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
+    """`others_gz` are the traces that `message.others` names."""
+
     t_ns: RecordedNs
     message: TraceReady
     trace_gz: bytes
+    others_gz: tuple[bytes, ...] = ()
+
+    @property
+    def traces_gz(self) -> tuple[bytes, ...]:
+        return self.trace_gz, *self.others_gz
 
 
 class TakenFrame(Struct, frozen=True, array_like=True, tag="t"):
@@ -92,9 +99,14 @@ def read_frame(file: BinaryIO, version: int = VERSION) -> Frame:
     if checksum and checksum != _checksum(packed, body):
         raise damaged
     try:
-        return _decoder.decode(body)
+        frame = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise (UnknownFrame("unknown frame") if checksum else damaged) from error
+    if isinstance(frame, WindowFrame) and not frame.others_gz:
+        # Files that are not in the recording.
+        alone = msgspec.structs.replace(frame.message, others=())
+        frame = msgspec.structs.replace(frame, message=alone)
+    return frame
 
 
 def _checksum(length: bytes, body: bytes) -> bytes:

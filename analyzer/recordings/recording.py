@@ -199,8 +199,8 @@ class Recording:
         return tuple(marks)
 
     def packed_traces(self, window: RecordedFrame) -> tuple[bytes, ...]:
-        """The Kineto JSON of a window, gzipped: its readers unpack it piece by piece. One trace of
-        a worker, one a rank of other targets.
+        """The Kineto JSON of a window, gzipped: its readers unpack it piece by piece. One trace a
+        rank.
 
         Raises:
             TraceError: its embedded traces are not what they should be.
@@ -210,7 +210,7 @@ class Recording:
             frame = read_frame(file, self.version)
         count, packed = 1, tuple[bytes, ...]()
         if isinstance(frame, WindowFrame):
-            packed = (frame.trace_gz,)
+            count, packed = 1 + len(frame.message.others), frame.traces_gz
         elif isinstance(frame, TakenFrame):
             count, packed = max(len(frame.message.paths), 1), frame.traces_gz
         if len(packed) != count or not all(one.startswith(_GZIP_MAGIC) for one in packed):

@@ -136,15 +136,16 @@ class RecordingWriter:
         recent = t_ns - self._last_window_ns.get(variant, 0) < WINDOW_INTERVAL_NS
         if not ready.requested and many and recent:
             return None
-        source = Path(ready.path)
+        sources = [Path(path) for path in (ready.path, *ready.others)]
         try:
-            trace_gz = packed_trace(source)
+            trace_gz, *others_gz = map(packed_trace, sources)
         except OSError:
             return None
         self._last_window_ns[variant] = t_ns
         self._windows[variant] += not ready.requested
-        ready = msgspec.structs.replace(ready, path=source.name)
-        return WindowFrame(t_ns, ready, trace_gz)
+        name, *others = (source.name for source in sources)
+        ready = msgspec.structs.replace(ready, path=name, others=tuple(others))
+        return WindowFrame(t_ns, ready, trace_gz, tuple(others_gz))
 
     def _abandon(self, error: OSError) -> InputError:
         """Stop writing; complete frames stay readable under the partial name."""

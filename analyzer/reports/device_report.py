@@ -19,6 +19,7 @@ from decodescope.analyzer.schema.report import (
     StreamReport,
 )
 from decodescope.analyzer.schema.step_report import InterruptionReport
+from decodescope.analyzer.timing.attributed_time import begins_in_order
 from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, GapParts
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import overlapped, stretches, union
@@ -28,6 +29,7 @@ from decodescope.analyzer.trace import (
     GRAPH,
     MEMCPY,
     MEMSET,
+    Bools,
     GpuOps,
     Int64s,
     Trace,
@@ -107,20 +109,24 @@ def _stream_reports(
 def _communication(trace: Trace, ops: GpuOps) -> tuple[dict[str, int], int, int]:
     """The communication among `ops`, those of one device sorted by start, in ns: the union of the
     ops of each kind, the longest first; that of all of them; and its exposed part, which is the
-    union of all ops - that of the ops that do not communicate."""
+    union of all ops - that of the ops that do not communicate. An op begins when those before it on
+    its stream have ended."""
     used, place = np.unique(ops.name, return_inverse=True)
     kinds = [kernel_meaning(trace.names[name]).communication for name in used]
     if not any(kinds):
         return {}, 0, 0
-    kind = np.array([kind or "" for kind in kinds])[place]
+    begin_ns = begins_in_order(ops, ops.stream)
+    order = np.argsort(begin_ns, kind="stable")
+    begin_ns, end_ns = begin_ns[order], ops.end_ns[order]
+    kind = np.array([kind or "" for kind in kinds])[place[order]]
 
-    def busy_ns(chosen: GpuOps) -> int:
-        return union(chosen.start_ns, chosen.end_ns).busy_ns
+    def busy_ns(chosen: Bools) -> int:
+        return union(begin_ns[chosen], end_ns[chosen]).busy_ns
 
-    by_kind = {name: busy_ns(ops.take(kind == name)) for name in dict.fromkeys(kinds) if name}
+    by_kind = {name: busy_ns(kind == name) for name in dict.fromkeys(kinds) if name}
     longest_first = dict(sorted(by_kind.items(), key=lambda item: (-item[1], item[0])))
-    exposed_ns = busy_ns(ops) - busy_ns(ops.take(kind == ""))
-    return longest_first, busy_ns(ops.take(kind != "")), exposed_ns
+    exposed_ns = union(begin_ns, end_ns).busy_ns - busy_ns(kind == "")
+    return longest_first, busy_ns(kind != ""), exposed_ns
 
 
 def totals_by_kind(parts: GapParts, names: tuple[str, ...]) -> dict[str, GapTotal]:

@@ -46,6 +46,17 @@ def attributed_of_device(trace: Trace, rows: Int64s) -> Int64s:
     return attributed_ns(ops, ops.stream, _ranks(trace, rows))
 
 
+def begins_in_order(times: Intervals, stream: Int64s) -> Int64s:
+    """When each interval (sorted by start) begins behind all that started before it on its stream;
+    at its end, if it is covered by them."""
+    if (times.start_ns[1:] >= np.maximum.accumulate(times.end_ns[:-1])).all():
+        return times.start_ns
+    begin_ns = times.end_ns.copy()
+    for of_stream in grouped(np.arange(len(times)), stream):
+        begin_ns[of_stream] -= uncovered_ns(times.start_ns[of_stream], times.end_ns[of_stream])
+    return begin_ns
+
+
 def attributed_ns(times: Intervals, stream: Int64s, rank: Int8s) -> Int64s:
     """The attributed time of each interval (sorted by start), in ns: int64.
 
@@ -53,14 +64,11 @@ def attributed_ns(times: Intervals, stream: Int64s, rank: Int8s) -> Int64s:
     those that still overlap, the shares of the ranks. A share is rounded down; what is missing to
     the union's length goes to those with the largest fractions.
     """
-    own_ns = times.length_ns
     end_ns = times.end_ns
-    if (times.start_ns[1:] >= np.maximum.accumulate(end_ns[:-1])).all():
-        return own_ns
-    for of_stream in grouped(np.arange(len(times)), stream):
-        own_ns[of_stream] = uncovered_ns(times.start_ns[of_stream], end_ns[of_stream])
+    begin_ns = begins_in_order(times, stream)
+    own_ns = end_ns - begin_ns
     counted = np.flatnonzero(own_ns)
-    begin_ns = end_ns[counted] - own_ns[counted]
+    begin_ns = begin_ns[counted]
     order = np.lexsort((end_ns[counted], begin_ns))
     counted, begin_ns = counted[order], begin_ns[order]
     if len(counted) > 1 and (begin_ns[1:] < np.maximum.accumulate(end_ns[counted])[:-1]).any():

@@ -5,7 +5,7 @@ rank has for it, and waits until its own slots are full. MARK stands for a word 
 yet, so data bring their own "arrived"; a word of a message that equals MARK is sent as 0. As
 float32, MARK is -0.0, which no sum needs.
 
-`host/exchange.py` has the memory, and says why its three slots suffice. Every program exchanges the
+`host/exchange.py` has the memory, and says why its three slots suffice. Every program picks up the
 same part of each message, and keeps count of its own.
 
 Loads and stores have system scope and pass L1 by: 16 bytes each, of which every word arrives whole.
@@ -71,9 +71,46 @@ def store_piece(pointers, first, second, third, fourth):
 
 
 @triton.jit
+def _store_present(pointers, words, present):
+    """Store the word, or the piece of four, at each pointer to int32 where it is `present`."""
+    if INTERPRETED:
+        for index in tl.static_range(len(words)):
+            tl.store(pointers + index, words[index], mask=present)
+    elif len(words) == 1:
+        tl.inline_asm_elementwise(
+            """{ .reg .pred present; setp.ne.b32 present, $3, 0;
+            @present st.relaxed.sys.global.b32 [$1], $2; mov.b32 $0, 0; }""",
+            "=r,l,r,r",
+            [pointers, words[0], present.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+    else:
+        tl.inline_asm_elementwise(
+            """{ .reg .pred present; setp.ne.b32 present, $6, 0;
+            @present st.relaxed.sys.global.v4.b32 [$1], {$2, $3, $4, $5}; mov.b32 $0, 0; }""",
+            "=r,l,r,r,r,r,r",
+            [pointers, words[0], words[1], words[2], words[3], present.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
 def sendable(word):
     """A word as it is sent."""
     return tl.where(word == MARK, 0, word)
+
+
+@triton.jit
+def words_of_pieces(pieces):
+    """The four words of each of `pieces` [n, 4]."""
+    even, odd = tl.split(tl.reshape(pieces, (pieces.shape[0], 2, 2)))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
 
 
 @triton.jit
@@ -100,6 +137,24 @@ def push(words, slots, pieces, turn, RANK: tl.constexpr, RANKS: tl.constexpr, PI
     for step in tl.static_range(1, RANKS):
         places = _places(slots[step - 1], RANK, pieces, turn, RANKS, PIECES)
         store_piece(places, words[0], words[1], words[2], words[3])
+
+
+@triton.jit
+def push_present(
+    words,
+    slots,
+    places,
+    present,
+    turn,
+    RANK: tl.constexpr,
+    RANKS: tl.constexpr,
+    PIECES: tl.constexpr,
+):
+    """As `push`, but of `words` (one, or the four of a piece) that go to word `places` of the
+    message, and only where they are `present`."""
+    for step in tl.static_range(1, RANKS):
+        message = _places(slots[step - 1], RANK, 0, turn, RANKS, PIECES)
+        _store_present(message + places, words, present)
 
 
 @triton.jit

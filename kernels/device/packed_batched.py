@@ -123,10 +123,14 @@ def packed_gathered_products(
 
 @triton.jit
 def _block_scales(w_ptr, rows, start, K: tl.constexpr, BLOCK: tl.constexpr, LAYOUT: tl.constexpr):
-    """The scales [rows, groups] of the block of columns from `start` on."""
+    """The scales [rows, parts] of the block of columns from `start` on, whose parts are in one
+    group each: whole groups, if their size is a power of two."""
     GROUP: tl.constexpr = CHUNK if LAYOUT[1] == "e4m3" else LAYOUT[2]
-    COUNT: tl.constexpr = 1 if GROUP >= K else max(1, BLOCK // GROUP)
-    group = tl.minimum(tl.arange(0, COUNT) + start // GROUP, (K - 1) // GROUP)
+    POWER: tl.constexpr = GROUP & -GROUP
+    PART: tl.constexpr = POWER if POWER < BLOCK else BLOCK
+    COUNT: tl.constexpr = 1 if GROUP >= K else BLOCK // PART
+    part = tl.arange(0, COUNT) + start // PART
+    group = tl.minimum(part // (GROUP // PART), (K - 1) // GROUP)
     return stored_scales(w_ptr, rows, group, None, K, LAYOUT)
 
 

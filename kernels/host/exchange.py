@@ -1,10 +1,11 @@
 """Memory through which the kernels of several ranks exchange words (`device/exchange.py`).
 
-Each rank has three slots for the words of every rank, and uses them in turn. A launch stores its
-words in slot t of the others, waits for theirs in its own, and clears its slot t - 1, which is the
-one of the launch after the next. Nobody stores there yet: others reach that launch only with the
-words of this rank's next one, which starts when this one has ended. So no rank waits for another
-except for its words.
+Each rank has three slots for the words of every rank, and uses them in turn. A launch, or the one
+before it, stores its words in slot t of the others. It waits for theirs in its own, and clears its
+slot t - 1, which is the one of the launch after the next. Nobody stores there yet: others reach
+that launch only with the words of this rank's next one, which starts when this one has ended. Nor
+does anybody store there any more, not even copies of its words: who sends the words of launch t has
+ended launch t - 1. So no rank waits for another except for its words.
 
 The turn is on the device, where each launch moves it on, so captured launches can be replayed.
 """
@@ -90,6 +91,26 @@ class Exchange:
                 f"must be {division.pieces} on {device}"
             )
         return division
+
+
+def sending(
+    exchange: Exchange | None, sums: torch.Tensor, num_warps: int
+) -> tuple[tuple[torch.Tensor | None, torch.Tensor | None], tuple[int, ...] | None]:
+    """The operands of a kernel that sends the `sums` [batch, rows] it writes; and its compile-time
+    constant: rank, ranks, batch, rows, pieces of a slot, threads of a program. All are None if
+    `exchange` is.
+
+    Raises:
+        ValueError: sums that are not float32; as `Exchange.check`.
+    """
+    if exchange is None:
+        return (None, None), None
+    if sums.dtype != torch.float32:
+        raise ValueError(f"sums for other ranks are {sums.dtype}: must be torch.float32")
+    exchange.check(sums.numel(), sums.device)
+    shape = (int(size) for size in sums.shape)
+    message = exchange.rank, exchange.ranks, *shape, exchange.pieces, num_warps * _WARP
+    return (exchange.peers, exchange.turns), message
 
 
 def new_slots(words: int, ranks: int, device: torch.device | str) -> torch.Tensor:

@@ -1,11 +1,11 @@
-"""residual += the sum of what all ranks have: an all-reduce and the addition behind it, in one
-launch.
+"""residual += the sum of what all ranks have: an all-reduce and the addition behind it.
 
 Each rank sends its partial sums to all others and adds up what it has and gets, in the order of the
-ranks, so that all ranks have the same bits. `device/exchange.py` says how, without a barrier.
+ranks, so that all ranks have the same bits. `device/exchange.py` says how, without a barrier. The
+kernel before may have sent them already (`device/pushed_sums.py`): then this launch only picks up.
 
-Bytes moved: x once, the residual read and written; over the links, x to each other rank and as much
-from each, which is written to memory and read once, and cleared.
+Bytes moved: x once, the residual read and written; from each other rank as much as x, which is read
+once and cleared; over the links, unless the kernel before has done so, x to each other rank.
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from decodescope.kernels.device.exchange import (
     pick_up,
     push,
     sendable,
+    words_of_pieces,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
@@ -34,11 +35,7 @@ def _words(x_ptr, pieces, N):
     """The four words of each piece of a message of N float32, as they are sent; 0 past its end."""
     columns = pieces[:, None] * 4 + tl.arange(0, 4)[None, :]
     x = tl.load(x_ptr + columns, mask=columns < N, other=0.0)
-    words = sendable(x.to(tl.int32, bitcast=True))
-    even, odd = tl.split(tl.reshape(words, (pieces.shape[0], 2, 2)))
-    first, third = tl.split(even)
-    second, fourth = tl.split(odd)
-    return first, second, third, fourth
+    return words_of_pieces(sendable(x.to(tl.int32, bitcast=True)))
 
 
 @triton.jit
@@ -64,22 +61,23 @@ def _all_reduce_residual_kernel(
     LANES: tl.constexpr,
     ROUNDS: tl.constexpr,
     ADDS: tl.constexpr,
+    PUSHED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
     program = tl.program_id(0)
     stride = tl.num_programs(0) * LANES
     first = program * LANES + tl.arange(0, LANES)
-    slots = peer_slots(peers_ptr, RANK, RANKS)
+    if not PUSHED:
+        slots = peer_slots(peers_ptr, RANK, RANKS)
+    # All programs of a kernel that pushed have now read the turn, which moves on below.
     wait_for_previous(PDL)
     turn = tl.load(turns_ptr + program)
     gave_up = turn == GAVE_UP
-    if not gave_up:
+    if not PUSHED and not gave_up:
         for step in range(ROUNDS):
             pieces = first + step * stride
             push(_words(x_ptr, pieces, N), slots, pieces, turn, RANK, RANKS, PIECES)
-        for step in range(ROUNDS):
-            clear_last(slots_ptr, first + step * stride, turn, RANK, RANKS, PIECES)
     for step in range(ROUNDS):
         pieces = first + step * stride
         columns = pieces[:, None] * 4 + tl.arange(0, 4)[None, :]
@@ -88,9 +86,9 @@ def _all_reduce_residual_kernel(
         if ADDS:
             residual = tl.load(residual_ptr + columns, mask=mask, other=0.0).to(tl.float32)
         slot = tl.maximum(turn, 0)
-        others, missing = pick_up(
-            slots_ptr, patience_ptr, pieces, slot, gave_up, RANK, RANKS, PIECES
-        )
+        # Nobody needs to send the pieces past the end.
+        sent = tl.minimum(pieces, (N - 1) // 4)
+        others, missing = pick_up(slots_ptr, patience_ptr, sent, slot, gave_up, RANK, RANKS, PIECES)
         tl.store(missing_ptr, missing, mask=missing > 0)
         gave_up |= missing > 0
         total = tl.zeros((LANES, 4), tl.float32)
@@ -103,6 +101,9 @@ def _all_reduce_residual_kernel(
             total += residual
         total = tl.where(gave_up, float("nan"), total)
         tl.store(residual_ptr + columns, total.to(residual_ptr.dtype.element_ty), mask=mask)
+        # Only now: a rank that has sent the words of this launch stores none of the last any more.
+        if not gave_up:
+            clear_last(slots_ptr, pieces, turn, RANK, RANKS, PIECES)
     tl.store(turns_ptr + program, next_turn(turn, gave_up))
 
 
@@ -113,7 +114,8 @@ class AllReduceResidual(ResidualOperation):
 
     x float32 [batch, hidden], residual of any dtype of the kernels, contiguous; `exchange` is for
     messages of that size. Every rank launches it as often as the others, in the same order. A -0.0
-    is sent as 0.0. Where a rank's words do not come, the result is NaN.
+    is sent as 0.0. Where a rank's words do not come, the result is NaN. x that is `pushed` was sent
+    by the operation before, which has the same `exchange`.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; an exchange of another size; a
@@ -124,6 +126,7 @@ class AllReduceResidual(ResidualOperation):
     residual: torch.Tensor
     exchange: Exchange
     adds: bool = True
+    pushed: bool = False
 
     def launch(self, pdl: bool = False) -> Launch:
         x, residual, exchange = self.x, self.residual, self.exchange
@@ -145,6 +148,7 @@ class AllReduceResidual(ResidualOperation):
             LANES=division.lanes,
             ROUNDS=division.rounds,
             ADDS=self.adds,
+            PUSHED=self.pushed,
             PDL=pdl,
             num_warps=division.num_warps,
         )

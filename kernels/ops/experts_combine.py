@@ -1,8 +1,9 @@
 """residual += sum over the slots s of p_s x_s: the outputs of a batch's experts, weighted; or that
 sum alone.
 
-Bytes moved: x and the router's logits once, the residual read and written. The slots are added in
-the order of their logits, so that the same inputs give the same bits.
+Bytes moved: x and the router's logits once, the residual read and written; over the links, the sums
+to each other rank of an `exchange`. The slots are added in the order of their logits, so that the
+same inputs give the same bits.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,15 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.pushed_sums import message_slots, message_turn, push_sums
 from decodescope.kernels.device.routing import next_expert, own_expert, router_keys
 from decodescope.kernels.host.checks import check_floats, check_tensor
+from decodescope.kernels.host.exchange import Exchange, sending
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.ops.experts_gate_up import used_experts
 
-_BLOCK = 512
+_BLOCK, _WARPS = 512, 4
 
 
 def expert_shares(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
@@ -45,6 +48,8 @@ def _experts_combine_kernel(
     logits_ptr,
     correction_ptr,
     residual_ptr,
+    peers_ptr,
+    turns_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
     FIRST: tl.constexpr,
@@ -53,12 +58,14 @@ def _experts_combine_kernel(
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
     ADDS: tl.constexpr,
+    MESSAGE: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
     token = tl.program_id(1)
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.program_id(0) * BLOCK
+    column = first + tl.arange(0, BLOCK)
     mask = column < N
     # Not written by the previous kernel, which starts this one only when they are complete.
     weights, keys = router_keys(logits_ptr, correction_ptr, token, EXPERTS)
@@ -71,7 +78,9 @@ def _experts_combine_kernel(
         # Triton unpacks no tuples.
         shares = shares + (share,)  # type: ignore[assignment]  # noqa: RUF005
         used += share
+    slots = message_slots(peers_ptr, MESSAGE)
     wait_for_previous(PDL)
+    turn = message_turn(turns_ptr, MESSAGE)
     places = residual_ptr + token * N + column
     if ADDS:
         residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
@@ -87,6 +96,8 @@ def _experts_combine_kernel(
     total = FACTOR * total / used
     if ADDS:
         total += residual
+    if MESSAGE is not None:
+        push_sums(total[:, None], first, token, slots, turn, MESSAGE)
     tl.store(places, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -97,8 +108,8 @@ class ExpertsCombine(ResidualOperation):
     is neither read nor kept.
 
     x float32 [batch, chosen, hidden], logits [batch, experts], residual [batch, hidden],
-    contiguous. Launched with overlap, it must come after `ExpertsGateUp` and `ExpertsDownProducts`
-    on the same logits.
+    contiguous; `exchange` as of `LinearResidual`. Launched with overlap, it must come after
+    `ExpertsGateUp` and `ExpertsDownProducts` on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.
@@ -109,6 +120,7 @@ class ExpertsCombine(ResidualOperation):
     logits: torch.Tensor
     residual: torch.Tensor
     adds: bool = True
+    exchange: Exchange | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, residual = self.x, self.experts, self.residual
@@ -116,6 +128,7 @@ class ExpertsCombine(ResidualOperation):
         check_tensor("x", x, (batch, experts.chosen, hidden), torch.float32, device)
         check_floats("residual", residual, (batch, hidden), device)
         check_floats("logits", self.logits, (batch, experts.count), device)
+        operands, message = sending(self.exchange, residual, _WARPS)
         return launch(
             _experts_combine_kernel,
             (triton.cdiv(hidden, _BLOCK), batch),
@@ -123,6 +136,7 @@ class ExpertsCombine(ResidualOperation):
             self.logits,
             experts.correction,
             residual,
+            *operands,
             N=hidden,
             EXPERTS=experts.count,
             FIRST=experts.first,
@@ -131,8 +145,10 @@ class ExpertsCombine(ResidualOperation):
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,
             ADDS=self.adds,
+            MESSAGE=message,
             BLOCK=_BLOCK,
             PDL=pdl,
+            num_warps=_WARPS,
         )
 
     def inputs(self, position: int) -> Tensors:

@@ -2,9 +2,9 @@
 of one token; or that sum alone.
 
 Bytes moved: D of the used experts once, the activations and the router's logits once, the residual
-read and written. The products of the experts stay in registers, and so do their weights, which
-every program finds from the logits. The experts are added in the order of their logits, so that the
-same inputs give the same bits.
+read and written; over the links, the sums to each other rank of an `exchange`. The products of the
+experts stay in registers, and so do their weights, which every program finds from the logits. The
+experts are added in the order of their logits, so that the same inputs give the same bits.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,11 @@ import triton.language as tl
 
 from decodescope.kernels.device import vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.pushed_sums import message_slots, message_turn, push_sums
 from decodescope.kernels.device.routing import next_expert, own_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_floats, check_residual, check_unsplit
+from decodescope.kernels.host.exchange import Exchange, sending
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -44,6 +46,8 @@ def _experts_down_kernel(
     scale_ptr,
     bias_ptr,
     residual_ptr,
+    peers_ptr,
+    turns_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
     FIRST: tl.constexpr,
@@ -52,6 +56,7 @@ def _experts_down_kernel(
     NORMALIZED: tl.constexpr,
     FACTOR: tl.constexpr,
     ADDS: tl.constexpr,
+    MESSAGE: tl.constexpr,
     K: tl.constexpr,
     LAYOUT: tl.constexpr,
     ROWS: tl.constexpr,
@@ -60,7 +65,8 @@ def _experts_down_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, LAYOUT[0], ROWS)
+    block = tl.program_id(0)
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, LAYOUT[0], ROWS)
     mask = rows < N
     # Not written by the previous kernel, which starts this one only when they are complete.
     weights, keys = router_keys(logits_ptr, correction_ptr, 0, EXPERTS)
@@ -81,7 +87,9 @@ def _experts_down_kernel(
         matrices = matrices + (matrix,)  # type: ignore[assignment]  # noqa: RUF005
         blocks = blocks + (first,)  # type: ignore[assignment]  # noqa: RUF005
         shares = shares + ((share, scale, bias, is_own),)  # type: ignore[assignment]  # noqa: RUF005
+    slots = message_slots(peers_ptr, MESSAGE)
     wait_for_previous(PDL)
+    turn = message_turn(turns_ptr, MESSAGE)
     places = residual_ptr + rows
     if ADDS:
         residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
@@ -103,6 +111,8 @@ def _experts_down_kernel(
     total = FACTOR * total / used
     if ADDS:
         total += residual
+    if MESSAGE is not None:
+        push_sums(total[:, None], block * ROWS, 0, slots, turn, MESSAGE)
     tl.store(places, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -113,8 +123,8 @@ class ExpertsDown(ResidualOperation):
     there is neither read nor kept.
 
     x [1, chosen, intermediate], logits [1, experts], residual [1, hidden] of a dtype that
-    `check_residual` allows beside x, contiguous. Launched with overlap, it must come
-    after `ExpertsGateUp` on the same logits.
+    `check_residual` allows beside x, contiguous; `exchange` as of `LinearResidual`. Launched with
+    overlap, it must come after `ExpertsGateUp` on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
@@ -126,6 +136,7 @@ class ExpertsDown(ResidualOperation):
     residual: torch.Tensor
     tile: Tile
     adds: bool = True
+    exchange: Exchange | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
@@ -134,6 +145,7 @@ class ExpertsDown(ResidualOperation):
         check_residual(residual, (1, hidden), x)
         check_floats("logits", self.logits, (1, experts.count), device)
         check_unsplit(tile)
+        operands, message = sending(self.exchange, residual, tile.num_warps)
         return launch(
             _experts_down_kernel,
             (triton.cdiv(hidden, tile.rows),),
@@ -142,6 +154,7 @@ class ExpertsDown(ResidualOperation):
             experts.correction,
             *experts.down.pointers,
             residual,
+            *operands,
             N=hidden,
             EXPERTS=experts.count,
             FIRST=experts.first,
@@ -150,6 +163,7 @@ class ExpertsDown(ResidualOperation):
             NORMALIZED=experts.normalized,
             FACTOR=experts.factor,
             ADDS=self.adds,
+            MESSAGE=message,
             **product_options(x[:, 0], experts.down, tile, pdl),
         )
 

@@ -4,7 +4,8 @@ Where a norm comes before the addition, the sum of products replaces what `resid
 
 Bytes moved: W and bias once, x once, the residual read and written. A separate addition would read
 and write the residual again. With splits, a batch also writes and reads
-`split_workspace` floats of partial sums.
+`split_workspace` floats of partial sums. Over the links, the sums to each other rank of an
+`exchange`.
 
 For long inner dimensions `tile.splits` programs share a row; `host/workspace.py` describes how
 their sums are added.
@@ -18,8 +19,10 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.pushed_sums import message_slots, message_turn, push_sums
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
 from decodescope.kernels.host.checks import check_apart, check_floats, check_residual
+from decodescope.kernels.host.exchange import Exchange, sending
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import Product, product_options
 from decodescope.kernels.host.tile import Tile, padded_tokens
@@ -45,6 +48,8 @@ def _linear_residual_kernel(
     residual_ptr,
     partial_ptr,
     counter_ptr,
+    peers_ptr,
+    turns_ptr,
     N: tl.constexpr,
     K: tl.constexpr,
     LAYOUT: tl.constexpr,
@@ -53,6 +58,7 @@ def _linear_residual_kernel(
     AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
     ADDS: tl.constexpr,
+    MESSAGE: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -62,7 +68,9 @@ def _linear_residual_kernel(
     mask = rows < N
     first = vector_product.first_blocks(w_ptr, inside, None, split, K, BLOCK, SPLITS, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
+    slots = message_slots(peers_ptr, MESSAGE)
     wait_for_previous(PDL)
+    turn = message_turn(turns_ptr, MESSAGE)
     # Loaded before the sums, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
     if ADDS:
@@ -76,6 +84,8 @@ def _linear_residual_kernel(
         total = sums * scale + bias
         if ADDS:
             total += residual
+        if MESSAGE is not None:
+            push_sums(total[:, None], block * ROWS, 0, slots, turn, MESSAGE)
         tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -89,6 +99,8 @@ def _linear_residual_batched_kernel(
     residual_ptr,
     partial_ptr,
     counter_ptr,
+    peers_ptr,
+    turns_ptr,
     N: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -98,6 +110,7 @@ def _linear_residual_batched_kernel(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     ADDS: tl.constexpr,
+    MESSAGE: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -107,7 +120,9 @@ def _linear_residual_batched_kernel(
     w_ptr, inside, rows = program_rows(w_ptr, block, N, LAYOUT[0], ROWS)
     batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
+    slots = message_slots(peers_ptr, MESSAGE)
     wait_for_previous(PDL)
+    turn = message_turn(turns_ptr, MESSAGE)
     token = tl.arange(0, TOKENS)
     mask = (rows < N)[:, None] & (token < BATCH)[None, :]
     places = residual_ptr + token[None, :] * N + rows[:, None]
@@ -123,6 +138,8 @@ def _linear_residual_batched_kernel(
         sums = sums * scale + bias
         if ADDS:
             sums += residual.to(tl.float32)
+        if MESSAGE is not None:
+            push_sums(sums, block * ROWS, 0, slots, turn, MESSAGE)
         tl.store(places, sums.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -144,7 +161,8 @@ class LinearResidual(ResidualOperation, Product):
     x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_residual` allows,
     or any dtype of the kernels where nothing is added; batch 1..64; or x E4M3 with `x_scale` and
     FP8 weights (`Product`). With more than one split the workspace holds as much as
-    `split_workspace` says.
+    `split_workspace` says. With an `exchange` the residual is float32, and what is written is sent
+    to the other ranks as well, for an `AllReduceResidual` that is `pushed`.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
@@ -158,6 +176,7 @@ class LinearResidual(ResidualOperation, Product):
     workspace: Workspace
     x_scale: torch.Tensor | None = None
     adds: bool = True
+    exchange: Exchange | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
@@ -170,6 +189,7 @@ class LinearResidual(ResidualOperation, Product):
         options = product_options(x, weight, tile, pdl)
         blocks = triton.cdiv(weight.rows, tile.rows)
         self.workspace.check(*split_workspace(weight, tile, batch), x.device)
+        operands, message = sending(self.exchange, residual, tile.num_warps)
         return launch(
             _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel,
             (blocks, tile.splits),
@@ -179,9 +199,11 @@ class LinearResidual(ResidualOperation, Product):
             residual,
             self.workspace.partials,
             self.workspace.counters,
+            *operands,
             N=weight.rows,
             SPLITS=tile.splits,
             ADDS=self.adds,
+            MESSAGE=message,
             **options,
         )
 

@@ -62,12 +62,12 @@ def test_tiles_are_tuned_for_the_cache_of_the_run(
     assert msgspec.json.decode(done.out, type=TuningReport) == TUNED
     assert "measuring 2 tiles" in done.err
     options = ("--model", "qwen3-0.6b@random", "--batch", "4", "--context", "77", "--tokens", "9")
-    options += ("--variant", "fused+graph+int8+head16-pdl")
+    options += ("--variant", "fused+graph+int8+head16-pdl", "--tp", "2", "--ep")
     assert decodescope("tune", *options).code == 0
     plain, narrow = VariantSpec("fused"), VariantSpec.parse("fused+int8+head16")
     assert tunings == [
-        ("llama-3.2-1b@random", DecodeWorkload(1, 128, 128, "bf16"), plain),
-        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 9, "bf16"), narrow),
+        ("llama-3.2-1b@random", DecodeWorkload(1, 128, 128, "bf16"), plain, 1, False),
+        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 9, "bf16"), narrow, 2, True),
     ]
 
 

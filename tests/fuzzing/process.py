@@ -19,6 +19,7 @@ from decodescope.cli.main import main
 from decodescope.variants import registry
 from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
+from decodescope.variants.parallel import launcher
 from tests.fuzzing.browser import talk
 from tests.fuzzing.case import CACHE_HOME, Case
 from tests.fuzzing.checks import check_end, check_files, check_output
@@ -123,6 +124,7 @@ def _leave_out_measurements() -> None:
     """A command stops where it would measure: that takes seconds and depends on no input. The
     installed packages stay the same too."""
     job_process.running = _refuse
+    launcher.become_launcher = _refuse
     registry.entry_points = functools.cache(registry.entry_points)
 
 

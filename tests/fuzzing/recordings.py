@@ -47,7 +47,9 @@ def _recorded() -> tuple[bytes, ...]:
               if not isinstance(one.message, TraceReady)]  # fmt: skip
     window = recording.windows[0]
     assert isinstance(window.message, TraceReady)
-    last = WindowFrame(window.t_ns, window.message, recording.packed_traces(window)[0])
+    (packed,) = recording.packed_traces(window)
+    message = msgspec.structs.replace(window.message, others=("rank1.json",))
+    last = WindowFrame(window.t_ns, message, packed, (packed,))
     return (*map(msgspec.msgpack.encode, frames[:12]), msgspec.msgpack.encode(last))
 
 

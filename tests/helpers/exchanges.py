@@ -1,8 +1,16 @@
 """The memory of several ranks in one process, and ranks that PyTorch plays."""
 
 import torch
+import torch.distributed as dist
 
-from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange, new_exchange, new_slots
+from decodescope.kernels.host.exchange import (
+    MARK,
+    PIECE_WORDS,
+    SLOTS,
+    Exchange,
+    new_exchange,
+    new_slots,
+)
 from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.shared_slots import SharedExchange
 
@@ -24,6 +32,11 @@ def share_through(slots: dict[int, list[torch.Tensor]], rank: int) -> None:
 
     def shared(sizes: tuple[int, ...], *_: object) -> list[SharedExchange]:
         made = []
+        # Of a step before, the last words are still there.
+        dist.barrier()
+        for words in sizes:
+            slots[words][rank].fill_(MARK)
+        dist.barrier()
         for of_all in (slots[words] for words in sizes):
             peers = [one.data_ptr() for one in of_all]
             exchange = new_exchange(rank, of_all[rank], peers, PATIENCE_NS)
@@ -59,3 +72,13 @@ def play_push(exchanges: list[Exchange], source: int, launch: int, words: torch.
 def pushed(exchange: Exchange, source: int, launch: int, words: int) -> torch.Tensor:
     """The words of rank `source` in the slots of a rank."""
     return exchange.slots[launch % SLOTS, source].flatten()[:words]
+
+
+def as_pushed(slots: torch.Tensor, source: int, launch: int, words: torch.Tensor) -> torch.Tensor:
+    """What another rank's `slots` hold when a kernel of rank `source` has sent `words`, and zeros
+    up to the end of the last piece."""
+    after = slots.clone()
+    slot = after[launch % SLOTS, source].view(-1, PIECE_WORDS)
+    slot[: -(-words.numel() // PIECE_WORDS)] = 0
+    slot.view(-1)[: words.numel()] = as_sent(words)
+    return after

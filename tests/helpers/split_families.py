@@ -6,13 +6,11 @@ from tests.helpers import families
 from tests.helpers.families import CONFIGS, MIXTURES
 
 RANKS = (2, 4)
-# Norms of all heads of Q and of K at once.
-UNSPLIT = [name for name in families.BLOCKS if name.startswith("olmo")]
 GEMMA4_MIXTURE: dict[str, Any] = {
     "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 20,
 }  # fmt: skip
 # A family, and whether ranks hold whole experts.
-CASES = [(name, False) for name in families.BLOCKS if name not in UNSPLIT]
+CASES = [(name, False) for name in families.BLOCKS]
 CASES += [(name, ep) for name in MIXTURES for ep in (False, True)]
 _HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
 _WIDTHS = {

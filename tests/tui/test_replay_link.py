@@ -6,6 +6,7 @@ import math
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from decodescope.analyzer.protocol.messages import (
@@ -22,6 +23,7 @@ from decodescope.analyzer.protocol.messages import (
     TraceReady,
 )
 from decodescope.analyzer.readers.reading import load
+from decodescope.analyzer.recordings.frames import HEADER, MessageFrame, WindowFrame, encoded
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.schema.report import CaptureInfo
@@ -367,3 +369,22 @@ async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypat
     assert "No space left" in failure.message
     assert others == [None, None]
     assert not recorder.records
+
+
+async def test_the_windows_of_all_ranks_are_replayed_and_no_other_file(tmp_path: Path) -> None:
+    first, second = (window(tmp_path, number) for number in (1, 2))
+    both = msgspec.structs.replace(first, others=(second.path,))
+    path = record(tmp_path / "ranks.dsrec", [(0, hello()), (1, both)])
+    # As written before others were kept.
+    source = read_recording(path).packed_traces(read_recording(path).windows[0])[0]
+    alone = tmp_path / "alone.dsrec"
+    frames = MessageFrame(0, hello()), WindowFrame(NS, both, source)
+    alone.write_bytes(HEADER + b"".join(encoded(frame) or b"" for frame in frames))
+    for recording, numbers in ((path, [1, 2]), (alone, [1])):
+        link = await from_the_start(recording)
+        events = [event for _, event in await play(link)]
+        (ready,) = (event for event in events if isinstance(event, TraceReady))
+        files = [Path(file) for file in (ready.path, *ready.others)]
+        assert [len(load(file).ops) for file in files] == numbers
+        assert not any(file.is_relative_to(tmp_path) for file in files)
+        await link.close()

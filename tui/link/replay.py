@@ -234,7 +234,8 @@ class ReplayLink(Link):
         try:
             # Not in a thread: the folder would be lost if the replay is closed meanwhile.
             self._folder = self._folder or WorkFolder()
-            count = len(message.paths) if isinstance(message, WindowTaken) else 1
+            names = message.paths if isinstance(message, WindowTaken) else message.others
+            count = len(names) + isinstance(message, TraceReady)
             targets = [
                 self._folder.path / f"window-{frame.offset}{f'-{place}' if place else ''}.json.gz"
                 for place in range(count)
@@ -252,7 +253,8 @@ class ReplayLink(Link):
             return Log("warning", f"{where}: a window cannot be copied ({error.strerror})")
         if isinstance(message, WindowTaken):
             return msgspec.structs.replace(message, paths=tuple(map(str, targets)))
-        return msgspec.structs.replace(message, path=str(targets[0]))
+        first, *others = map(str, targets)
+        return msgspec.structs.replace(message, path=first, others=tuple(others))
 
 
 def _without_other_variants(past: list[RecordedFrame]) -> list[RecordedFrame]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig
-from decodescope.analyzer.recordings.bundled import bundled_variants
+from decodescope.analyzer.recordings.bundled import bundled_heads, bundled_variants
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.analyzer.reports.user_facts import Given
@@ -147,13 +147,15 @@ def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
             replace(choice, unavailable=None if choice.name in held else _NOT_RECORDED)
             for choice in choices
         )
-        stand_in = any(hello == greeting for _, greeting in bundled_variants().values())
-    return tuple(map(_recorded, choices)) if stand_in else choices
+        stand_in = any(hello == head.hello for head in bundled_heads().values())
+    if not stand_in:
+        return choices
+    bundled = bundled_variants(hello)
+    return tuple(_recorded(choice, *bundled.get(choice.name, (None, None))) for choice in choices)
 
 
-def _recorded(choice: Choice) -> Choice:
+def _recorded(choice: Choice, path: Path | None, hello: Hello | None) -> Choice:
     """The choice, as a bundled recording if there is no other way to see it."""
-    path, hello = bundled_variants().get(choice.name, (None, None))
     if choice.unavailable is None or path is None or hello is None:
         return choice
     device, model = hello.device_name.removeprefix("NVIDIA "), hello.model.partition("@")[0]

@@ -19,6 +19,7 @@ from decodescope.analyzer.errors import DecodescopeError, MissingRequirement, Mo
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.grouped.gguf import dequantised
 from decodescope.variants.model.stored_names import Names
+from decodescope.variants.parallel.cuts import Sliceable
 
 # llama.cpp's divisors of the frequencies of Llama 3, which transformers' reader leaves out.
 ROPE_FACTORS = "rope_freqs.weight"
@@ -87,11 +88,18 @@ class GgufReader:
         self._device = device
 
     def read(
-        self, key: Names, dtype: torch.dtype | None = None, part: object = None
+        self,
+        key: Names,
+        dtype: torch.dtype | None = None,
+        part: Callable[[Sliceable], torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The tensor `key` in `dtype`, or without one its blocks, uint8 [rows, bytes]; no parts."""
+        """The tensor `key` in `dtype`, or the `part` that it takes; without a `dtype` its blocks,
+        uint8 [rows, bytes]."""
+        whole = self._whole_tensor(key, dtype)
+        return whole if part is None else part(whole)
+
+    def _whole_tensor(self, key: Names, dtype: torch.dtype | None) -> torch.Tensor:
         assert isinstance(key, str)
-        assert part is None
         described = self._tensors[key]
         assert isinstance(described, GgufTensor)
         values = described.values()

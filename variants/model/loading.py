@@ -243,11 +243,6 @@ def _check_files(
         # Before the shapes are compared, because packed weights have other shapes too.
         with broken_checkpoint(source.name):
             checkpoint = find_quantized(source.name, files.config, skeleton, tensors)
-        if not ranks.alone and (checkpoint.grouped or source.gguf is not None):
-            raise ModelError(
-                f"{source.name}: ranks cannot load a checkpoint of 4 bits or a GGUF file; run it "
-                "without --tp"
-            )
     require_shapes(source.name, skeleton, tensors)
     shapes = {key: stored.shape for key, stored in tensors.items()}
     require_experts(source.name, skeleton, shapes)

@@ -89,7 +89,7 @@ def find_quantized(
     if _is_gguf(tensors):
         grouped = gguf_matrices(name, skeleton, tensors)
         place_grouped(skeleton, grouped)
-        return QuantizedCheckpoint(tensors, {}, grouped, False)
+        return QuantizedCheckpoint(tensors, {}, grouped)
     schemes = declared_schemes(config)
     with TensorReader(tensors, "cpu") as reader:
         packed = PackedCheckpoint(name, tensors, schemes, reader.read)
@@ -151,7 +151,8 @@ def load_quantized(
             cut = split.cuts.get(key)
             part = None
             if isinstance(cut, Cut) and held.packing is not None:
-                part = partial(cut.exchanged.in_groups(held.packing.group).of, ranks=split.ranks)
+                in_groups = cut.exchanged.in_groups(held.packing.group, held.data.dim())
+                part = partial(in_groups.of, ranks=split.ranks)
             blocks, scales = (reader.read(f"{key}{end}", part=part) for end in (BLOCKS, SCALES))
             fill_stored(name, key, held, blocks, scales)
         made, in_words = load_grouped(skeleton, grouped, reader.read)

@@ -89,9 +89,11 @@ class QuantizedMatrix(nn.Module):
     @property
     def elements(self) -> int:
         """The number of weights."""
-        packing = self.packing
-        columns = self.data.shape[-1] if packing is None else packing.columns
-        return self.data.shape[:-1].numel() * columns
+        return self.data.shape[:-1].numel() * self.columns
+
+    @property
+    def columns(self) -> int:
+        return int(self.data.shape[-1]) if self.packing is None else self.packing.columns
 
     @property
     def tensors(self) -> Iterator[torch.Tensor]:

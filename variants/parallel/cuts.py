@@ -80,12 +80,12 @@ class Cut:
         """The cut of matrices [experts, columns, rows], given that of [experts, rows, columns]."""
         return replace(self, dimension=(0, 2, 1)[self.dimension])
 
-    def in_groups(self, elements: int) -> "Cut":
-        """The cut of [experts, rows, groups] with one value for so many elements of a row."""
-        if self.dimension < 2:
+    def in_groups(self, elements: int, dimensions: int) -> "Cut":
+        """The cut of [..., rows, groups], of so many dimensions, with a value for so many elements
+        of a row. Ranks hold whole groups."""
+        if self.dimension < dimensions - 1:
             return self
-        sizes = (replace(each, size=each.size // elements) for each in self.blocks)
-        return replace(self, blocks=tuple(sizes))
+        return replace(self, blocks=tuple(Block(each.elements // elements) for each in self.blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,13 @@ class Split:
     """The split of a model: the `cuts` of its tensors by name; others are on every rank.
 
     The name of a matrix is that of its parameter in the model's dtype, however it is stored.
-    `tied`: the head reads its rows in the embedding table.
+    `tied`: the head reads its rows in the embedding table. `ep`: ranks hold whole experts.
     """
 
     ranks: Ranks = ALONE
     cuts: Mapping[str, Cut | Once] = field(default_factory=dict)
     tied: bool = False
+    ep: bool = False
 
     def part(self, name: str) -> Callable[[Sliceable], torch.Tensor] | None:
         """A function that takes this rank's part of the tensor `name`; None: every rank has it."""

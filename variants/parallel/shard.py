@@ -12,14 +12,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.functional import pad
 
 from decodescope.kernels.host.packed import codes_and_scales, packed
 from decodescope.kernels.host.packing import Packing
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.parallel.cuts import Cut, Split
+from decodescope.variants.parallel.norm_over_ranks import RMSNormOverRanks
 from decodescope.variants.parallel.ranks import Ranks
-from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, SUMMED, split_model
+from decodescope.variants.parallel.split import HEAD, HEAD_WEIGHT, QK_NORMS, SUMMED, split_model
 
 _HEADS = "num_attention_heads"
 _KV_HEADS = "num_key_value_heads"
@@ -53,6 +55,8 @@ def shard_model(model: Any, ranks: Ranks, ep: bool = False, name: str | None = N
             setattr(owner, leaf, nn.Parameter(cut.of(part.detach(), ranks), requires_grad=False))
             if isinstance(owner, nn.Linear):
                 owner.out_features, owner.in_features = owner.weight.shape
+            elif path.rpartition(".")[2] in QK_NORMS:
+                model.set_submodule(path, RMSNormOverRanks(owner, ranks.size))
     if split.tied:
         tie_head(model, split)
     for layer in model.model.layers:
@@ -90,9 +94,13 @@ def _cut_columns(held: QuantizedMatrix, packing: Packing, cut: Cut, ranks: Ranks
     before = held.data.shape[:-1]
     codes, scales = codes_and_scales(held.data.flatten(0, -2), packing)
     codes = cut.of(codes.view(*before, -1), ranks)
-    scales = cut.in_groups(packing.group).of(scales.view(*before, *scales.shape[1:]), ranks)
-    held.packing = replace(packing, columns=codes.shape[-1])
-    rows = packed(codes.flatten(0, -2), scales.flatten(0, -3), held.packing)
+    scales = scales.view(*before, *scales.shape[1:])
+    if packing.format.group:
+        scales = cut.in_groups(packing.group, held.data.dim()).of(scales, ranks)
+    held.packing = part = replace(packing, columns=codes.shape[-1])
+    codes = pad(codes, (0, part.padded - part.columns))
+    scales = pad(scales, (0, 0, 0, part.groups - scales.shape[-2]))
+    rows = packed(codes.flatten(0, -2), scales.flatten(0, -3), part)
     held.data = rows.view(*before, -1)
 
 
@@ -100,7 +108,7 @@ def _adjust(layer: Any, ranks: Ranks, ep: bool) -> None:
     """Have the modules of a layer use what they hold, and sum over the ranks."""
     attention = layer.self_attn
     output = attention.o_proj
-    columns = (output.data if isinstance(output, QuantizedMatrix) else output.weight).shape[1]
+    columns = output.columns if isinstance(output, QuantizedMatrix) else output.weight.shape[1]
     heads = int(columns) // int(attention.head_dim)
     kv_heads = _kv_heads(heads * ranks.size // int(attention.num_key_value_groups), ranks.size)
     attention.num_key_value_groups = heads // kv_heads

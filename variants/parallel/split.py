@@ -22,6 +22,8 @@ HEAD, HEAD_WEIGHT = "lm_head", "lm_head.weight"
 SUMMED = ("self_attn", "mlp", "experts")
 # Rows of heads: Q's, K's or V's, in their order.
 _HEADS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "qkv_proj": "qkv", "sinks": "q"}
+# Norms of each head, or of all heads at once.
+QK_NORMS = {"q_norm": "q", "k_norm": "k"}
 # How many times the MLP's width in rows.
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
 _WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
@@ -54,7 +56,7 @@ def split_model(name: str, model: Any, ranks: Ranks, ep: bool = False) -> Split:
         cuts[f"{HEAD}.{key}"] = Cut(0, (vocabulary,))
     table = getattr(model.model, "embed_tokens", None)
     tied = getattr(head, "weight", head) is getattr(table, "weight", None)
-    return Split(ranks, cuts, tied)
+    return Split(ranks, cuts, tied, ep)
 
 
 class _Refusal:
@@ -90,6 +92,15 @@ class _Refusal:
             f"{', or --ep' * or_ep}"
         )
 
+    def require_groups(self, path: str, module: Any) -> None:
+        """Refuse a matrix of 4 bits of whose groups ranks would hold parts."""
+        packing = module.packing if _is_held(module) else None
+        if packing is not None and packing.columns % (self._size * (packing.format.group or 1)):
+            raise ModelError(
+                f"{self._name}: {path} of {packing.columns} columns in {packing.format} gives no "
+                f"whole groups to each of {self._size} ranks; choose another --tp"
+            )
+
 
 def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, Cut | Once]]:
     attention: Any = getattr(layer, "self_attn", None)
@@ -102,8 +113,6 @@ def _layer_cuts(layer: Any, ep: bool, refused: _Refusal) -> Iterator[tuple[str, 
         names = _tensors(module)
         if not names or "router" in parts or "experts" in parts[:-1]:
             continue
-        if getattr(module, "packing", None) is not None:
-            raise refused.unknown(f"{path} has weights of 4 bits")
         cuts = _module_cuts(path, module, heads, attention.head_dim, ep, refused)
         if cuts is None or (cuts and parts[0] not in SUMMED):
             raise refused.unknown(f"{path or 'a layer'} has {names[0]}, which has no place")
@@ -130,13 +139,13 @@ def _module_cuts(
         columns = Block(heads["q"].units, head_dim)
         if leaf == "down_proj":
             columns = _width(_shape(module)[1], refused)
+        refused.require_groups(path, module)
         cut = Cut(1, (columns,))
         cuts: dict[str, Cut | Once] = {"weight": cut} | dict.fromkeys(names[1:], Once())
         return cuts if _fits(cut, module) else None
     if "norm" in leaf:
-        # A norm of more than the hidden state or one head needs what other ranks have.
         if path.startswith("self_attn.") and _shape(module) != (head_dim,):
-            raise refused.unknown(f"{path} norms all heads at once")
+            return {"weight": _norm_of_heads(path, module, heads, head_dim, refused)}
         return None if path.startswith("mlp.") else {}
     return {} if leaf in _WHOLE else None
 
@@ -156,6 +165,19 @@ def _heads(attention: Any, refused: _Refusal) -> dict[str, Block]:
 
 def _rows_of_heads(leaf: str, heads: dict[str, Block], head_dim: int) -> Cut:
     return Cut(0, tuple(Block(heads[each].units, head_dim) for each in _HEADS[leaf]))
+
+
+def _norm_of_heads(
+    path: str, module: Any, heads: dict[str, Block], head_dim: int, refused: _Refusal
+) -> Cut:
+    """The cut of the weight of a norm of all heads at once, as `RMSNormOverRanks` has it."""
+    which = QK_NORMS.get(path.removeprefix("self_attn."))
+    is_rms = type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon")
+    if which is not None and is_rms:
+        cut = Cut(0, (Block(heads[which].units, head_dim),))
+        if _fits(cut, module) and _tensors(module) == ("weight",):
+            return cut
+    raise refused.unknown(f"{path} norms all heads at once")
 
 
 def _width(elements: int, refused: _Refusal, size: int = 1, or_ep: bool = False) -> Block:
@@ -203,4 +225,6 @@ def _tensors(module: Any) -> tuple[str, ...]:
 
 
 def _shape(module: Any) -> tuple[int, ...]:
-    return tuple((module.data if _is_held(module) else module.weight).shape)
+    if _is_held(module):
+        return (*module.data.shape[:-1], module.columns)
+    return tuple(module.weight.shape)

@@ -13,6 +13,7 @@ from decodescope.analyzer.schema.report import Finding
 from decodescope.kernels.host.exchange import Exchange
 from decodescope.kernels.host.workspace import NO_KEY
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
+from decodescope.kernels.ops.all_reduce_qk_norm import norm_words
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shared_slots import (
     BUILDING_NS,
@@ -30,8 +31,9 @@ class RankSums:
     """Shared by the ranks of one step.
 
     `partial` float32 [batch, hidden] holds a rank's part of a sum. It is added up by our kernel,
-    through the memory `sums`, as are the keys of the choice through `choices`; else, if they are
-    None, by `collective`. `findings` say why.
+    through the memory `sums`, as are the keys of the choice through `choices` and the squares of Q
+    and K through `norms`; else, if they are None, by `collective`, and by torch.distributed what is
+    no partial sum. `findings` say why.
     """
 
     ranks: Ranks
@@ -39,6 +41,7 @@ class RankSums:
     collective: AllReduce = "torch"
     sums: SharedExchange | None = None
     choices: SharedExchange | None = None
+    norms: SharedExchange | None = None
     findings: tuple[Finding, ...] = ()
 
     def add_up(self, target: torch.Tensor, adds: bool) -> None:
@@ -78,7 +81,7 @@ class RankSums:
 
     @property
     def _exchanges(self) -> tuple[Exchange, ...]:
-        shared = (each for each in (self.sums, self.choices) if each is not None)
+        shared = (each for each in (self.sums, self.choices, self.norms) if each is not None)
         return tuple(each.exchange for each in shared)
 
 
@@ -98,9 +101,9 @@ def rank_sums(
     if wanted is not None:
         return RankSums(ranks, partial)
     try:
-        sizes = batch * hidden, CHOICE_WORDS
-        shared, choices = shared_exchanges(sizes, device, ranks)
-        return RankSums(ranks, partial, "torch", shared, choices)
+        sizes = batch * hidden, CHOICE_WORDS, norm_words(batch)
+        shared, choices, norms = shared_exchanges(sizes, device, ranks)
+        return RankSums(ranks, partial, "torch", shared, choices, norms)
     except NotShared as error:
         message = f"{error}: torch.distributed adds up the sums of the ranks, not our kernel"
         found = (Finding("no_peer_access", message),) if device.type == "cuda" else ()

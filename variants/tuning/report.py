@@ -45,7 +45,8 @@ class TuningReport(Struct, frozen=True):
     sources of the tiles that the search started from. Each of `passes` lists the operations in the
     order of tuning. `before_ns` and `after_ns` are the step's time with the first and the last
     tiles, in rounds that time both in turn, each the median of `replays` replays;
-    `before_over_after` is their ratio within a round.
+    `before_over_after` is their ratio within a round. The step is that of the first of `tp` ranks,
+    which adds up nothing with others.
     """
 
     schema_version: int
@@ -64,6 +65,8 @@ class TuningReport(Struct, frozen=True):
     before_over_after: RoundSpread
     environment: Environment
     variant: str = "fused"
+    tp: int = 1
+    ep: bool = False
 
 
 def tune_table(result: TuningReport) -> RenderableType:
@@ -79,7 +82,7 @@ def tune_table(result: TuningReport) -> RenderableType:
         table.add_section()
     title = (
         f"tiles of the fused step of {result.model}, {result.dtype}, batch {result.batch}, "
-        f"position {result.position}"
+        f"position {result.position}{f', a rank of {result.tp}' if result.tp > 1 else ''}"
     )
     before, after = (spread_text(ns, microseconds) for ns in (result.before_ns, result.after_ns))
     notes = (

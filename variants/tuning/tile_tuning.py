@@ -1,6 +1,7 @@
 """`tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -18,6 +19,7 @@ from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.skeleton import find_files, torch_dtype
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
@@ -43,11 +45,17 @@ Passes = tuple[tuple[TunedOperation, ...], ...]
 
 
 def run_tuning(
-    model: str, workload: DecodeWorkload, spec: VariantSpec, say: Callable[[str], None]
+    model: str,
+    workload: DecodeWorkload,
+    spec: VariantSpec,
+    tp: int,
+    ep: bool,
+    say: Callable[[str], None],
 ) -> TuningReport:
     """Tune the fused step of `model` in the middle of `workload` and keep the tiles for later runs.
 
-    `spec` says how weights, K and V are stored: tiles depend on the size of their elements.
+    `spec` says how weights, K and V are stored: tiles depend on the size of their elements. Of `tp`
+    ranks, the part of the first is tuned alone, without the sums over the ranks.
 
     Operations whose tile is measured already keep it, unless all are: then all are
     measured again. No weights are loaded: they are random numbers of the model's shapes. Needs what
@@ -55,12 +63,15 @@ def run_tuning(
 
     Raises:
         MissingRequirement: model not found, out of GPU memory.
-        ModelError: a model that the fused kernels cannot run, or with too few positions.
+        ModelError: a model that the fused kernels cannot run, that the ranks do not divide, or with
+            too few positions.
         InputError: a batch that they cannot run.
     """
     source = resolve_model(model)
     say(f"building {model} with random weights")
-    loaded = random_model(source, workload, "cuda", spec)
+    if tp > 1:
+        spec = replace(spec, all_reduce="none")
+    loaded = random_model(source, workload, "cuda", spec, Ranks(0, tp), ep)
     parts, gpu = fused_model(loaded.model), this_target_gpu()
     shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
     start = tiles_for(shapes, gpu)
@@ -94,7 +105,9 @@ def run_tuning(
         after_ns=after_ns,
         before_over_after=before_ns.over(after_ns),
         environment=environment(),
-        variant=str(spec),
+        variant=str(spec.formats),
+        tp=tp,
+        ep=ep,
     )
 
 
@@ -138,10 +151,15 @@ def time_both(
 
 
 def random_model(
-    source: ModelSource, workload: DecodeWorkload, device: str, spec: VariantSpec
+    source: ModelSource,
+    workload: DecodeWorkload,
+    device: str,
+    spec: VariantSpec,
+    ranks: Ranks = ALONE,
+    ep: bool = False,
 ) -> LoadedModel:
-    """`source` with random weights on `device`, stored as `spec` says; fetches only config.json of
-    a hub model.
+    """`source`, or the part of one of several `ranks`, with random weights on `device`, stored as
+    `spec` says; fetches only config.json of a hub model.
 
     Raises:
         ModelError: unreadable files, a model that the fused kernels cannot run, or one with fewer
@@ -154,7 +172,7 @@ def random_model(
     require_support(source.name, fields, workload.batch, device, spec)
     with memory_errors(f"building {source.name} in {workload.dtype}", device):
         with broken_checkpoint(source.name):
-            model = build_random(fields, device, torch_dtype(workload.dtype))
+            model = build_random(fields, device, torch_dtype(workload.dtype), ranks, ep)
         loaded = loaded_model(model, None, "random", source.name)
         if (quantization := quantization_of(spec)) is not None:
             quantize_model(source.name, model, quantization)

@@ -166,7 +166,8 @@ def read_parts(source: ByteSource) -> Iterator[Part]:
         raise _unreadable(source, f"no JSON at byte {text.offset}") from None
     except (Stopped, RecursionError) as error:
         raise _unreadable(source, f"{error} at byte {text.offset}") from None
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        # msgspec converts no string with half of a surrogate pair.
         raise TraceError(
             f"{source.path}: not as rocprofv3 writes its JSON ({error}); record it again with "
             "--output-format json"

@@ -213,9 +213,14 @@ def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
         raise InputError(f"{named}: without a --temperature above 0, decoding is greedy; add one")
     started = place_of(os.environ).ranks.size if is_rank(os.environ) else 1
     tp = fields.pop("tp", None) or started
-    if fields.get("ep") and tp == 1:
-        raise InputError("--ep: splits experts over ranks; add --tp N")
+    check_ep(fields.get("ep", False), tp)
     return WorkerConfig(**fields, tp=tp, prompt_ids=ids, sampling=sampling)
+
+
+def check_ep(ep: bool, tp: int) -> None:
+    """Raise `InputError` for `--ep` without ranks."""
+    if ep and tp == 1:
+        raise InputError("--ep: splits experts over ranks; add --tp N")
 
 
 def _prompt_in(file: Path) -> str:

@@ -9,6 +9,7 @@ from decodescope.analyzer.io.files import write_json
 from decodescope.analyzer.io.output_paths import check_writable, is_stdout
 from decodescope.cli.options import (
     DEFAULT_TOKENS,
+    check_ep,
     checkpoint_files,
     dtype_option,
     json_option,
@@ -49,6 +50,10 @@ from decodescope.cli.output import (
     show_default=True,
     help="A fused variant: its formats of weights, K and V are measured, such as fused+fp8_e4m3.",
 )
+@number_option(
+    "--tp", default=1, show_default=True, help="Tune the part that one of N ranks has, on one GPU."
+)
+@click.option("--ep", is_flag=True, help="With --tp: a rank's part has whole experts.")
 @json_option
 @output_option
 @progress_option
@@ -61,12 +66,15 @@ def tune(
     tokens: int,
     dtype: str,
     variant: str,
+    tp: int,
+    ep: bool,
 ) -> None:
     """Find the fastest tiles for the whole fused step and keep them for later runs; needs a GPU.
 
     Measures the kernels without measured tiles on this GPU, or all kernels if every one has some.
     """
     check_writable(output, "-o", checkpoint_files(model))
+    check_ep(ep, tp)
     from decodescope.variants.machine.environment import require_gpu
     from decodescope.variants.model.workload import DecodeWorkload, parse_dtype
     from decodescope.variants.registry import find_variant
@@ -82,7 +90,7 @@ def tune(
     from decodescope.variants.tuning.tile_tuning import run_tuning
 
     with progress() as show, library_output_to_stderr():
-        result = run_tuning(model, workload, spec.formats, show)
+        result = run_tuning(model, workload, spec.formats, tp, ep, show)
     if output is not None:
         write_json(output, result)
         say_written(output, "json")

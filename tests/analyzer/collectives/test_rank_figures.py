@@ -54,6 +54,15 @@ def test_waiting_is_the_time_until_the_last_rank_enters() -> None:
     assert (row.transfer_ns.min, row.transfer_ns.max) == (8_000, 8_000)
 
 
+def test_a_collective_that_is_launched_early_has_not_entered_yet() -> None:
+    run = a_run(3, 40)
+    found = figures(all_ranks(run, early_ns=4_000))
+    assert [one.wait_ns for one in found.ranks] == waited_by_hand(run)
+    assert [one.transfer_ns for one in found.ranks] == [40 * 8_000] * 3
+    assert [one.exposed_transfer_ns for one in found.ranks] == [40 * 8_000] * 3
+    assert_adds_up(found)
+
+
 def test_work_beside_a_collective_covers_its_waiting_first() -> None:
     """Of each collective the first 2 µs are covered: of the last rank's, transfer, else waiting."""
     run = a_run(3, 40)

@@ -13,6 +13,7 @@ from decodescope.analyzer.modelling.config import bundled_models, read_model_con
 from decodescope.analyzer.modelling.shape import StepShape
 from decodescope.analyzer.modelling.step_work import (
     layer_work,
+    link_bytes,
     outside_work,
     role_work,
     step_bytes,
@@ -206,6 +207,14 @@ def test_tensor_parallelism_divides_weights_and_heads() -> None:
     phi = read_model_config("phi-4")
     with pytest.raises(InputError, match=r"num_key_value_heads \(10\) cannot be split over 4"):
         role_work(phi, step, weights, 4)
+
+
+def test_devices_send_sums_and_the_squares_of_norms_of_all_heads() -> None:
+    llama, olmo = (read_model_config(name) for name in ("llama-3.2-1b", "olmo-2-1b"))
+    # 16 layers of 2048 in bf16: two sums a layer, of which each of 4 devices sends 2 * 3 / 4.
+    sums = 16 * 3 * 2 * 2048 * 2 * 3 // 2
+    assert link_bytes(llama, StepShape(3, 30), 4) == sums
+    assert link_bytes(olmo, StepShape(3, 30), 4) == sums + 16 * 3 * 8 * 3 // 2
 
 
 def test_prefill_computes_the_causal_half() -> None:

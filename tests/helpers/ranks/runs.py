@@ -66,12 +66,14 @@ def rank_events(
     until: int | None = None,
     name: str = ALL_REDUCE,
     beside_ns: int = 0,
+    early_ns: int = 0,
     said: Mapping[str, object] | None = None,
 ) -> list[Event]:
     """The events of one rank of `run` on `device`. They are of collectives `first` to `until`
     except `without`, a step for each 8 of them (counted over the whole run), and the work before
-    each. `beside_ns` of work on another stream run beside the begin of each one. `said` is what the
-    kernels say of their messages."""
+    each. `beside_ns` of work on another stream run beside the begin of each one. A collective is
+    launched `early_ns` before the work before it has ended. `said` is what the kernels say of their
+    messages."""
     events: list[Event] = []
     last = run.start_ns.shape[1] if until is None else until
     left = [0, *run.end_ns.tolist()]
@@ -83,10 +85,12 @@ def rank_events(
             to = left[min((k // PER_STEP + 1) * PER_STEP, last)]
             events.append(span(at, to - 1, f"decode_step_{k // PER_STEP}", tid=tid))
         events.append(call(at + 10, at + 20, ids + 1, tid=tid))
-        events.append(op(at + 1_000, start - 100, ids + 1, name="gemm", device=device))
+        worked = start if early_ns else start - 100
+        events.append(op(at + 1_000, worked, ids + 1, name="gemm", device=device))
         if k not in without:
             events.append(call(at + 30, at + 40, ids + 2, tid=tid))
-            events.append(op(start, end, ids + 2, name=name, device=device, **(said or {})))
+            own = start - early_ns, end, ids + 2
+            events.append(op(*own, name=name, device=device, **(said or {})))
             if beside_ns:
                 beside = start, start + min(beside_ns, end - start), ids + 2
                 events.append(op(*beside, name="side", device=device, stream=9))

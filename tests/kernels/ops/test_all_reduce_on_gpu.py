@@ -4,16 +4,44 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.weights import Norm, QkNorm
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
+from decodescope.kernels.ops.all_reduce_qk_norm import AllReduceQkNorm, norm_words
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
+from decodescope.kernels.ops.rms_norm import rms_norm_reference
 from tests.helpers.exchanges import exchanges_of, play_push
-from tests.helpers.kernel_inputs import at, poisoned, random
+from tests.helpers.kernel_inputs import LIMITS, at, poisoned, random, relative_error
 
 pytestmark = pytest.mark.gpu
 _LATE_CYCLES = 3000
+_ELEMENTS = 1024
+
+
+@triton.jit
+def _begin_kernel(bases_ptr, launches_ptr, x_ptr, out_ptr, N, RANK: tl.constexpr, E: tl.constexpr):
+    """The next message of a rank: its base times a factor that each launch has of its own."""
+    columns = tl.program_id(0) * E + tl.arange(0, E)
+    base = tl.load(bases_ptr + RANK * N + columns, mask=columns < N)
+    factor = 1.0 + ((tl.load(launches_ptr) + 1) % 8191).to(tl.float32) / 8192
+    tl.store(x_ptr + columns, base * factor, mask=columns < N)
+    tl.store(out_ptr + columns, float("nan"), mask=columns < N)
+
+
+@triton.jit
+def _compare_kernel(bases_ptr, launches_ptr, out_ptr, wrong_ptr, N, E: tl.constexpr):
+    """Count the elements of a launch's sum that are not those of both messages."""
+    columns = tl.program_id(0) * E + tl.arange(0, E)
+    mask = columns < N
+    factor = 1.0 + ((tl.load(launches_ptr) + 1) % 8191).to(tl.float32) / 8192
+    first = tl.load(bases_ptr + columns, mask=mask) * factor
+    last = tl.load(bases_ptr + N + columns, mask=mask) * factor
+    wrong = mask & (tl.load(out_ptr + columns, mask=mask) != first + last)
+    tl.atomic_add(wrong_ptr, tl.sum(wrong.to(tl.int64)))
 
 
 @dataclass
@@ -21,7 +49,7 @@ class StreamRank:
     """A rank whose messages are other numbers in each launch, and which compares each result."""
 
     exchange: Exchange
-    bases: list[torch.Tensor]
+    bases: torch.Tensor
     pdl: bool
 
     def __post_init__(self) -> None:
@@ -34,15 +62,17 @@ class StreamRank:
 
     def launch(self, late: bool) -> None:
         """One launch on the current stream; it comes `late` if the other rank's does not."""
-        self.launches.add_(1)
-        factor = 1 + (self.launches % 8191).float() / 8192
-        messages = [base * factor for base in self.bases]
-        self.x.copy_(messages[self.exchange.rank])
-        self.out.fill_(torch.nan)
+        bases, launches, out, n = self.bases, self.launches, self.out, self.out.numel()
+        grid = (triton.cdiv(n, _ELEMENTS),)
+        rank = self.exchange.rank
+        _begin_kernel[grid](bases, launches, self.x, out, n, RANK=rank, E=_ELEMENTS)
         if late:
             torch.cuda._sleep(_LATE_CYCLES)
         self.operation.launch(self.pdl)
-        self.wrong.add_((self.out != messages[0] + messages[1]).sum())
+        # Products and sums are rounded one by one, as those of the ranks are.
+        options = {"E": _ELEMENTS, "enable_fp_fusion": False}
+        _compare_kernel[grid](bases, launches, out, self.wrong, n, **options)
+        launches.add_(1)
 
 
 @pytest.mark.slow
@@ -54,7 +84,7 @@ def test_many_launches_give_no_stale_and_no_torn_word(
     shape: tuple[int, int], launches: int, pdl: bool
 ) -> None:
     words, in_graph = shape[0] * shape[1], 500
-    bases = [random(*shape, seed=seed, device="cuda") for seed in range(2)]
+    bases = torch.stack([random(*shape, seed=seed, device="cuda") for seed in range(2)])
     exchanges = exchanges_of(2, words, "cuda")
     ranks = [StreamRank(each, bases, pdl) for each in exchanges]
     for source, base in enumerate(bases):
@@ -100,7 +130,11 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
         AllReduceChoice(*memory, at(0, "cuda"), exchanges[rank]).launch()
         torch.cuda.synchronize()
     generator = torch.Generator().manual_seed(0)
-    keys = torch.randint(-(2**40), 2**40, (capacity, 2, MAX_BATCH), generator=generator).cuda()
+    # Bit 31 of a key is 0 (`device/choice.py`).
+    shape = (capacity, 2, MAX_BATCH)
+    values = torch.randint(-(2**31), 2**31, shape, generator=generator)
+    indices = torch.randint(2**31, shape, generator=generator)
+    keys = ((values << 32) | indices).cuda()
     tokens = [torch.full((batch, capacity + 1), -1, device="cuda") for _ in range(2)]
     streams = [torch.cuda.Stream() for _ in range(2)]
     held = [torch.full((MAX_BATCH,), NO_KEY, device="cuda") for _ in range(2)]
@@ -117,3 +151,39 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
     for rank in range(2):
         assert torch.equal(tokens[rank][:, 1:], 0x7FFFFFFF - (best & 0x7FFFFFFF))
         assert (held[rank] == NO_KEY).all()
+
+
+def test_ranks_that_run_together_norm_over_all_heads() -> None:
+    batch, launches, eps = 33, 300, 1e-2
+    exchanges = exchanges_of(2, norm_words(batch), "cuda")
+    # More columns than a program has at a time; all rows begin at a multiple of 16 bytes, so that
+    # nothing is compiled while a rank waits.
+    q, k = (
+        random(launches, 2, batch, size, seed=3, dtype=torch.bfloat16, device="cuda")
+        for size in (2104, 264)
+    )
+    # Other means for each rank and each launch.
+    factors = torch.rand(launches, 2, 1, 1, generator=torch.Generator().manual_seed(0)).cuda() + 0.1
+    q, k = ((rows * factors).to(rows.dtype) for rows in (q, k))
+    weights = [random(rows.shape[-1], seed=4, device="cuda") for rows in (q, k)]
+    expected = [
+        rms_norm_reference(torch.cat((rows[:, 0], rows[:, 1]), -1), Norm(weight.repeat(2), eps))
+        for rows, weight in zip((q, k), weights, strict=True)
+    ]
+    norm = QkNorm(weights[0], weights[1], eps)
+    for rank in range(2):
+        # As above.
+        play_push(exchanges, 1 - rank, 0, torch.zeros(norm_words(batch), device="cuda"))
+        first = (rows[0, rank].clone() for rows in (q, k))
+        AllReduceQkNorm(*first, norm, exchanges[rank]).launch(pdl=True)
+        torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for launch in range(launches):
+        for rank in range(2):
+            with torch.cuda.stream(streams[rank]):
+                memory = q[launch, rank], k[launch, rank]
+                AllReduceQkNorm(*memory, norm, exchanges[rank]).launch(pdl=True)
+    torch.cuda.synchronize()
+    for rows, whole in zip((q, k), expected, strict=True):
+        assert relative_error(torch.cat((rows[:, 0], rows[:, 1]), -1), whole) < LIMITS[q.dtype]
+    assert not any(exchange.missing.item() for exchange in exchanges)

@@ -13,7 +13,11 @@ from decodescope.analyzer.protocol.messages import (
     SwitchVariant,
     VariantInfo,
 )
-from decodescope.analyzer.recordings.bundled import bundled_recordings, bundled_variants
+from decodescope.analyzer.recordings.bundled import (
+    bundled_heads,
+    bundled_recordings,
+    bundled_variants,
+)
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import LiveSource, ReplaySource
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, settle, stats, text_of
@@ -79,7 +83,11 @@ async def test_a_gpu_and_a_model_of_the_user_have_no_stand_in(
 
 
 async def test_every_bundled_recording_leads_to_every_other(tmp_path: Path) -> None:
-    assert sorted(path for path, _ in bundled_variants().values()) == sorted(bundled_recordings())
+    runs = [bundled_variants(head.hello) for head in bundled_heads().values()]
+    assert {path for run in runs for path, _ in run.values()} == set(bundled_recordings())
+    for run in runs:
+        assert len({(hello.model, hello.tp) for _, hello in run.values()}) == 1
+    assert {hello.model for _, hello in bundled_variants().values()} == {"llama-3.2-1b@random"}
     app = DecodescopeApp(ReplaySource(bundled_variants()["eager"][0]), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

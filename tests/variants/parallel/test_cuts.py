@@ -24,7 +24,7 @@ from decodescope.variants.parallel.cuts import Block, Cut, Once, split_of
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from tests.helpers import families
-from tests.helpers.split_families import CASES, GEMMA4_MIXTURE, RANKS, UNSPLIT, shape_of
+from tests.helpers.split_families import CASES, GEMMA4_MIXTURE, RANKS, shape_of
 
 CUT_CASES = [(name, ep, {}) for name, ep in CASES]
 CUT_CASES += [("gemma4", ep, GEMMA4_MIXTURE) for ep in (False, True)]
@@ -164,7 +164,6 @@ def test_costs_are_those_of_a_rank() -> None:
         ("qwen3-moe-of-one", shape_of("qwen3-moe-of-one") | {"num_experts": 1}, 2, True,
          "num_local_experts 1"),
         ("llama-tied", {"vocab_size": 5}, 4, False, "vocab_size 5"),
-        *((name, shape_of(name), 2, False, "q_norm norms all heads at once") for name in UNSPLIT),
     ],
 )  # fmt: skip
 def test_what_ranks_do_not_divide_is_one_line(

@@ -68,8 +68,15 @@ def test_every_family_decodes_as_one_rank_does(tmp_path: Path) -> None:
 
 
 def test_ranks_beyond_the_heads_of_k_and_v_hold_the_same(tmp_path: Path) -> None:
-    names = ("llama-tied", "llama-biased", "phi3", "gemma4", "gemma4-inputs", "mixtral", "gpt-oss")
-    cases = [(name, name == "mixtral", {}) for name in names]
+    names = (
+        "llama-tied", "llama-biased", "phi3", "gemma4", "gemma4-inputs", "mixtral", "gpt-oss",
+        "olmo2", "olmo3",
+    )  # fmt: skip
+    cases: list[tuple[str, bool, dict[str, Any]]] = [
+        (each, each == "mixtral", {}) for each in names
+    ]
+    # Its one head of K is normed by itself.
+    cases.append(("olmo2", False, {"num_key_value_heads": 1}))
     assert on_ranks(4, tmp_path, compared, cases) == [[]] * 4
 
 
@@ -143,7 +150,7 @@ def test_a_shard_is_quantized_as_a_part_of_the_whole(tmp_path: Path) -> None:
     assert on_ranks(2, tmp_path, quantized_apart, cases) == [[]] * 2
 
 
-def captured(ranks: Ranks) -> tuple[bool, int, int]:
+def captured(ranks: Ranks, name: str, ep: bool) -> tuple[bool, int, int]:
     """Whether a compiled step gives the tokens of one rank, its graphs, and the sums in them."""
     graphs: list[fx.GraphModule] = []
 
@@ -151,11 +158,10 @@ def captured(ranks: Ranks) -> tuple[bool, int, int]:
         graphs.append(graph)
         return graph.forward
 
-    # A dense layer, and one with experts.
-    whole = built("qwen2-moe", num_hidden_layers=2)
-    ids = prompt_ids("qwen2-moe", WORKLOAD.batch, WORKLOAD.context)
+    whole = built(name, num_hidden_layers=2)
+    ids = prompt_ids(name, WORKLOAD.batch, WORKLOAD.context)
     tokens, _ = decoded(EagerStep(whole, WORKLOAD), ids)
-    shard_model(whole.model, ranks, ep=True)
+    shard_model(whole.model, ranks, ep)
     step = StaticStep(
         whole,
         WORKLOAD,
@@ -168,8 +174,10 @@ def captured(ranks: Ranks) -> tuple[bool, int, int]:
 
 
 def test_sums_over_ranks_are_captured_without_a_break(tmp_path: Path) -> None:
-    # After the attention and the MLP of each of two layers.
-    assert on_ranks(2, tmp_path, captured) == [(True, 1, 4)] * 2
+    # After the attention and the MLP of each of two layers, a dense one and one with experts.
+    assert on_ranks(2, tmp_path, captured, "qwen2-moe", True) == [(True, 1, 4)] * 2
+    # And in the norms of Q and K.
+    assert on_ranks(2, tmp_path, captured, "olmo3", False) == [(True, 1, 8)] * 2
 
 
 def chosen(ranks: Ranks) -> list[bool]:

@@ -1,6 +1,7 @@
 """Checkpoints read a rank's part at a time, without a process group."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model import loading, workload_costs
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantized_weights import QuantizedMatrix
+from decodescope.variants.model.quantized_weights import QuantizedMatrix, scaled
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.tensor_reader import TensorReader
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import model_bytes
+from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.spec import VariantSpec
@@ -26,7 +28,7 @@ from tests.helpers.split_families import CASES, shape_of
 from tests.variants.model.broken_checkpoints import DOWN, copy_of_tiny
 from tests.variants.model.gguf_checkpoints import MIXES, save_gguf
 from tests.variants.model.grouped_checkpoints import LAYOUTS as PACKED
-from tests.variants.model.grouped_checkpoints import save_packed
+from tests.variants.model.grouped_checkpoints import Packed, save_packed
 from tests.variants.model.quantized_checkpoints import LAYOUTS, save_quantized
 from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
 
@@ -34,7 +36,7 @@ from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
 # stores them.
 SAVED = (
     "llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral",
-    "gpt-oss",
+    "gpt-oss", "olmo2",
 )  # fmt: skip
 
 
@@ -109,9 +111,10 @@ def test_ranks_read_packed_experts(ep: bool, tmp_path: Path) -> None:
         loaded(folder, Ranks(0, 2), ep)
 
 
-def test_only_the_part_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["qwen2-moe", "olmo3"])
+def test_only_the_part_is_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts the bytes that leave the files."""
-    families.build("qwen2-moe", **shape_of("qwen2-moe")).save_pretrained(tmp_path)
+    families.build(name, **shape_of(name)).save_pretrained(tmp_path)
     read_bytes = []
 
     class Counted:
@@ -138,12 +141,13 @@ def test_only_the_part_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     opened = TensorReader._file
     monkeypatch.setattr(TensorReader, "_file", lambda self, key: CountedFile(opened(self, key)))
-    for ep in (False, True):
+    for ep in (False, True)[: 1 + (name in families.MIXTURES)]:
         read_bytes.clear()
         part = loaded(tmp_path, Ranks(1, 2), ep)
         assert sum(read_bytes) == part.weight_bytes
     whole = loaded(tmp_path)
-    norms = [weight for weight in whole.model.parameters() if weight.dim() == 1]
+    named = whole.model.named_parameters()
+    norms = [each for key, each in named if each.dim() == 1 and "q_norm" not in key]
     replicated = whole.model.model.embed_tokens.weight.nbytes + sum(each.nbytes for each in norms)
     routers = sum(
         weight.nbytes for name, weight in whole.model.named_parameters() if "gate.weight" in name
@@ -196,12 +200,113 @@ def test_what_cannot_be_split_is_refused_before_it_is_read(
         load_model(resolve_model("tiny"), "cpu", "fp32", False, workload, spec, None, Ranks(0, 2))
 
 
-def test_other_ways_to_store_weights_are_refused(tmp_path: Path) -> None:
-    save_packed(tmp_path / "packed", PACKED["compressed-tensors"])
-    save_gguf(tmp_path / "model.gguf", MIXES["Q8_0"])
-    for name in ("packed", "model.gguf"):
-        with pytest.raises(ModelError, match="ranks cannot load a checkpoint of 4 bits or a GGUF"):
-            loaded(tmp_path / name, Ranks(0, 2))
+# Of 128 columns of O and 128, 192 or 136 of down, each of two ranks has half.
+_WIDTHS = {
+    "compressed-tensors": 128,
+    "compressed-tensors in bf16, zero points": 128,
+    "compressed-tensors, channels with zero points": 136,
+    "compressed-tensors, actorder group": 128,
+    "GPTQ": 192,
+    "GPTQ, desc_act": 128,
+    # A group more than fills the last 32 columns.
+    "NVFP4 of compressed-tensors": 160,
+    "NVFP4 of ModelOpt": 128,
+    "MXFP4 of compressed-tensors": 128,
+    "AWQ": 128,
+}  # fmt: skip
+
+
+def layout_of(name: str, width: int) -> Packed:
+    sizes = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 1}
+    return replace(PACKED[name], sizes={**sizes, "hidden_size": 96, "intermediate_size": width})
+
+
+def dense(model: Any) -> dict[str, torch.Tensor]:
+    """The weights of all matrices, in fp32."""
+    return {
+        f"{name}.weight": scaled(each.data, each.scale, torch.float32, each.packing)
+        if isinstance(each, QuantizedMatrix)
+        else each.weight.detach()
+        for name, each in model.named_modules()
+        if isinstance(each, QuantizedMatrix | torch.nn.Linear)
+    }
+
+
+def assert_parts(folder: Path, whole: dict[str, torch.Tensor]) -> LoadedModel:
+    """Two ranks load their parts of the `whole` weights; returns the second."""
+    for rank in range(2):
+        part = loaded(folder, Ranks(rank, 2))
+        split = split_of(part.model)
+        for key, weight in dense(part.model).items():
+            cut = split.part(key)
+            assert torch.equal(weight, whole[key] if cut is None else cut(whole[key])), key
+    return part
+
+
+@pytest.mark.parametrize(
+    ("layout", "family"),
+    [*((name, "llama-biased") for name in _WIDTHS), ("AWQ", "phi3")],
+)
+def test_ranks_cut_matrices_of_4_bits_between_groups(
+    layout: str, family: str, tmp_path: Path
+) -> None:
+    packed = layout_of(layout, _WIDTHS[layout])
+    save_packed(tmp_path, packed, family)
+    whole = dense(loaded(tmp_path).model)
+    part = assert_parts(tmp_path, whole)
+    down = part.model.model.layers[0].mlp.down_proj
+    assert isinstance(down, QuantizedMatrix) == packed.stays
+    if packed.stays:
+        assert down.columns == _WIDTHS[layout] // 2
+        assert down.data.nbytes < whole["model.layers.0.mlp.down_proj.weight"].nbytes / 4
+
+
+def test_all_ranks_dequantise_what_one_must(tmp_path: Path) -> None:
+    """A scale beyond those of the kernels, in columns that the first rank has."""
+    save_packed(tmp_path, layout_of("MXFP4 of compressed-tensors", 128))
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["model.layers.0.mlp.down_proj.weight_scale"][3, 0] = 127 + 5
+    save_file(tensors, tmp_path / "model.safetensors")
+    whole = dense(loaded(tmp_path).model)
+    part = assert_parts(tmp_path, whole).model.model.layers[0]
+    assert type(part.mlp.down_proj) is torch.nn.Linear
+    assert part.mlp.down_proj.in_features == 64
+    assert isinstance(part.mlp.up_proj, QuantizedMatrix)
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("head", [True, False])
+def test_ranks_read_gguf_files(mix: str, head: bool, tmp_path: Path) -> None:
+    save_gguf(tmp_path / "model.gguf", MIXES[mix], head=head)
+    whole = loaded(tmp_path / "model.gguf").model
+    part = assert_parts(tmp_path / "model.gguf", dense(whole))
+    table = part.model.model.embed_tokens.weight
+    assert torch.equal(table, whole.model.embed_tokens.weight)
+    assert (part.model.lm_head.weight.data_ptr() == table[51].data_ptr()) != head
+
+
+@pytest.mark.parametrize(
+    ("layout", "width", "complaint"),
+    [
+        ("compressed-tensors", 160, r"mlp.down_proj of 160 columns in int4_g32 gives no whole"),
+        (
+            "GPTQ, the last group is short",
+            136,
+            "mlp.down_proj of 136 columns in int4_asym in groups of 32",
+        ),
+        (
+            "GPTQ in groups of 96",
+            192,
+            r"self_attn.o_proj of 128 columns in int4_asym in groups of 96",
+        ),
+    ],
+)
+def test_parts_of_groups_are_refused(
+    layout: str, width: int, complaint: str, tmp_path: Path
+) -> None:
+    save_packed(tmp_path, layout_of(layout, width))
+    with pytest.raises(ModelError, match=complaint):
+        loaded(tmp_path, Ranks(0, 2))
 
 
 def test_memory_is_compared_with_the_need_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,7 +12,9 @@ import torch
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
+from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.parallel import sums
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
@@ -71,7 +74,7 @@ def test_what_is_named_is_taken() -> None:
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize("exchange", ["sums", "choices"])
+@pytest.mark.parametrize("exchange", ["sums", "choices", "norms"])
 def test_a_rank_that_was_missing_ends_the_step(exchange: str) -> None:
     loaded, workload = load_family("qwen3", "cpu", **_EVEN), DecodeWorkload(1, 4, 2, "fp32")
     shard_model(loaded.model, TWO)
@@ -110,7 +113,13 @@ def test_torch_chooses_the_largest_key(tmp_path: Path) -> None:
             "fused",
             ["attention/all_reduce+residual", "shared_expert/all_reduce+residual"],
         ),
+        (
+            "olmo2",
+            "fused",
+            ["attention/qk_norm+all_reduce", "attention/all_reduce", "mlp/all_reduce"],
+        ),
         ("qwen3", "fused+all_reduce_none", []),
+        ("olmo3", "fused+all_reduce_none", []),
     ],
 )
 def test_a_layer_adds_up_after_attention_and_mlp_or_once_for_both(
@@ -126,6 +135,52 @@ def test_a_layer_adds_up_after_attention_and_mlp_or_once_for_both(
     assert ("sampling/all_reduce" in paths) == (step.plan.sums is not None)
     codes = [finding.code for finding in step.findings]
     assert codes == ([] if expected else ["sums_left_out"])
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("spec", ["fused", "fused+all_reduce_torch"])
+def test_weights_of_norms_over_ranks_are_read(spec: str) -> None:
+    loaded, workload = load_family("olmo2", "cpu"), DecodeWorkload(1, 4, 2, "fp32")
+    shard_model(loaded.model, TWO)
+    step = fused(replace(loaded, ranks=TWO), workload, spec)
+    assert step.weight_bytes_read == weight_bytes_read(loaded.model, 1)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("family", "batch", "expected"),
+    [
+        ("qwen3", 1, ["attention/o_proj", "mlp/down_proj"]),
+        ("gemma2", 3, ["attention/o_proj", "mlp/down_proj"]),
+        ("cohere2", 1, ["mlp/down_proj"]),
+        ("qwen2-moe", 1, ["attention/o_proj", "shared_expert/down_proj"]),
+        ("qwen3-moe", 1, ["attention/o_proj", "mlp/experts_down"]),
+        ("qwen3-moe", 3, ["attention/o_proj", "mlp/experts_combine"]),
+    ],
+)
+def test_the_launch_before_a_pick_up_has_sent_the_sums(
+    family: str, batch: int, expected: list[str]
+) -> None:
+    changes = _EVEN | {"num_hidden_layers": 2, "shared_expert_intermediate_size": 142}
+    loaded = load_family(family, "cpu", **changes, mlp_only_layers=[])
+    shard_model(loaded.model, TWO)
+    step = fused(replace(loaded, ranks=TWO), DecodeWorkload(batch, 4, 2, "fp32"))
+    assert step.plan.sums is not None
+    partial, shared = step.plan.sums.partial, step.plan.sums.sums
+    assert shared is not None
+    placed = step_operations(step.plan)
+    senders = []
+    for before, each in pairwise(placed):
+        exchange = getattr(each.operation, "exchange", None)
+        if isinstance(each.operation, AllReduceResidual):
+            assert each.operation.pushed
+            assert each.operation.x is partial
+            assert senders[-1] is before
+        elif exchange is shared.exchange:
+            assert each.operation.residual is partial
+            senders.append(each)
+    paths = [re.sub(r"^.*\+", "", "/".join(each.path[-2:])) for each in senders]
+    assert paths == 2 * expected
 
 
 def test_one_rank_has_the_operations_of_a_model_that_is_whole() -> None:

@@ -16,6 +16,7 @@ from decodescope.variants.model.quantized_weights import Quantization
 from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import build_fused
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -142,7 +143,7 @@ def test_the_tiles_found_are_kept_and_written_down(
     tuned_model: LoadedModel, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    result = run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, said.append)
+    result = run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, 1, False, said.append)
     parts = tile_tuning.fused_model(tuned_model.model)
     shapes = step_shapes(parts, 1, WORKLOAD.cache_length)
     start = interpreter_tiles(shapes)
@@ -171,7 +172,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     monkeypatch.setattr(tile_tuning, "tiles_for", chosen)
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []
-    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, said.append)
+    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, 1, False, said.append)
     expected = set(unmeasured or DENSE_OPERATIONS)
     assert set(*tuner.operations) == expected
     assert {key.operation for key in cached_tiles(H200, tmp_path / "cache")} == expected
@@ -201,6 +202,26 @@ def test_a_model_is_built_in_the_format_that_is_tuned(folder: ModelSource, devic
     spec = VariantSpec.parse("fused+int8+head16")
     loaded = random_model(folder, DecodeWorkload(1, 40, 24, "bf16"), device, spec)
     assert is_quantized(loaded.model, Quantization("int8", head=False))
+
+
+def test_the_part_of_a_rank_is_built(folder: ModelSource, device: str) -> None:
+    assert folder.folder is not None
+    even = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}
+    fields = families.FAMILIES["llama-biased"] | even
+    (folder.folder / "config.json").write_text(json.dumps(fields))
+    workload = DecodeWorkload(1, 40, 24, "bf16")
+    whole = random_model(folder, workload, device, FUSED)
+    spec = replace(FUSED, all_reduce="none")
+    part = random_model(folder, workload, device, spec, Ranks(0, 2))
+    shapes, parts = (
+        step_shapes(tile_tuning.fused_model(each.model), 1, 64) for each in (whole, part)
+    )
+    halves = replace(shapes, heads=2, kv_heads=1, intermediate=64, vocab=-(-shapes.vocab // 2))
+    assert parts == halves
+    step = build_fused(spec, part, workload, device)
+    step.plan.buffers.x.fill_(torch.nan)
+    tile_tuning.launches_of(step, 41)(step.plan.tiles)()
+    assert step.plan.buffers.x.isfinite().all()
 
 
 def test_a_workload_that_is_too_long_for_the_model_is_refused(

@@ -12,7 +12,9 @@ from decodescope.variants.model.grouped.fp4 import fp4
 from decodescope.variants.model.grouped.gptq import gptq
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.grouped.pack_quantized import pack_quantized
-from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
+from decodescope.variants.model.quantized_weights import QuantizedLinear, QuantizedMatrix, untie
+from decodescope.variants.parallel.cuts import Cut, split_of
+from decodescope.variants.parallel.shard import cut_quantized
 
 _READERS = (pack_quantized, gptq, awq, fp4)
 # Ends of names that say what a matrix is, and hold nothing of it.
@@ -54,7 +56,8 @@ def place_grouped(skeleton: Any, matrices: Mapping[str, GroupedMatrix]) -> None:
 def load_grouped(
     skeleton: Any, matrices: Mapping[str, GroupedMatrix], read: Callable[[str], torch.Tensor]
 ) -> tuple[dict[str, torch.Tensor], str]:
-    """Fill the modules, one after the other, each from the tensors that `read` reads.
+    """Fill the modules, one after the other, each from the tensors that `read` reads: of several
+    ranks with its part (`shard_model`) of the whole matrix, which is made first.
 
     Returns the weights that were dequantised, by their names in the model, and in words what was
     done with all matrices.
@@ -65,19 +68,26 @@ def load_grouped(
     made: dict[str, torch.Tensor] = {}
     kept: dict[str, int] = {}
     reasons: dict[str, int] = {}
+    split = split_of(skeleton)
     for key, matrix in matrices.items():
         tensors = {name: read(name) for name in matrix.tensors}
         packed = matrix.packed(tensors, skeleton.dtype)
         module = skeleton.get_submodule(key)
+        cut = split.cuts.get(f"{key}.weight")
         if packed is not None:
-            module.data, module.scale = packed
+            held = QuantizedMatrix(*packed, matrix.packing)
+            if isinstance(cut, Cut):
+                cut_quantized(held, cut, split.ranks)
+            module.data, module.scale = held.data, held.scale
             kept[matrix.stored] = kept.get(matrix.stored, 0) + 1
             continue
         if isinstance(module, QuantizedLinear):
-            linear = nn.Linear(matrix.columns, matrix.rows, False, "meta", skeleton.dtype)
+            sizes = module.columns, len(module.data)
+            linear = nn.Linear(*sizes, False, "meta", skeleton.dtype)
             linear.bias = module.bias  # type: ignore[assignment]
             skeleton.set_submodule(key, linear)
-        made[f"{key}.weight"] = matrix.dequantised(tensors, skeleton.dtype)
+        weight = matrix.dequantised(tensors, skeleton.dtype)
+        made[f"{key}.weight"] = weight if cut is None else cut.of(weight, split.ranks)
         reason = f"{matrix.stored}: {matrix.reason or _NO_SUCH_SCALES}"
         reasons[reason] = reasons.get(reason, 0) + 1
     return made, _in_words(kept, reasons)

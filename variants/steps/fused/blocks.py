@@ -60,7 +60,8 @@ class FusedLayer:
     to the residual stream), or both.
 
     `qkv` holds the rows of all Q heads, then all K heads, then all V heads. Without the last, V is
-    what K is before its norm; without both, attention reads K and V of layer `kv_from`. `kv_heads`
+    what K is before its norm; without both, attention reads K and V of layer `kv_from`. If it is
+    `normed_over_ranks`, the norms of Q and K cover heads that other ranks have too. `kv_heads`
     and `head_dim` are those of its attention. `window` is the number of tokens a query sees, its
     own included; None: all. `rope` is the kind of layers, as in `layer_types`, with whose rotation
     Q and K turn: "" where all layers have one, None: no turn. In a `parallel` layer the MLP reads
@@ -93,6 +94,7 @@ class FusedLayer:
     kv_from: int | None = None
     kv_heads: int = 0
     head_dim: int = 0
+    normed_over_ranks: bool = False
 
     @property
     def written_heads(self) -> int:

@@ -27,6 +27,7 @@ from decodescope.variants.model.quantized_weights import (
 from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes, expected_experts
+from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.parallel.vocabulary import vocabulary_of
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.decode_step import DecodeStep
@@ -74,7 +75,8 @@ def build_fused(
             gpu = this_target_gpu()
             chosen = tiles_for(shapes, gpu)
             tiles = chosen.tiles
-            findings = report_unmeasured(chosen, gpu, loaded.name, workload, spec)
+            split = split_of(loaded.model)
+            findings = report_unmeasured(chosen, gpu, loaded.name, workload, spec, split)
         else:
             tiles = interpreter_tiles(shapes)
     plan = step_plan(spec, parts, ropes, workload, tiles, vocabulary_of(loaded.model))

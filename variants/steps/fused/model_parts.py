@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from decodescope.variants.model.workload_costs import layer_windows
+from decodescope.variants.parallel.norm_over_ranks import RMSNormOverRanks
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.families import families
 from decodescope.variants.steps.fused.merging import MixedFormats, matrix_of
@@ -37,6 +38,9 @@ def _parts(model: Any) -> FusedModel:
             family.layer(layer, window),
             kv_heads=heads // layer.self_attn.num_key_value_groups,
             head_dim=layer.self_attn.head_dim,
+            normed_over_ranks=isinstance(
+                getattr(layer.self_attn, "q_norm", None), RMSNormOverRanks
+            ),
         )
         for layer, window in zip(decoder.layers, windows, strict=True)
     )

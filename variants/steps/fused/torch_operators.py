@@ -9,15 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from decodescope.kernels.host.operation import Launch, Operation
+from decodescope.kernels.host.operation import Launch, Operation, Tensors
 from decodescope.variants.parallel.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class TorchOperator(Operation):
-    """`call()` calls PyTorch on fixed memory, without waiting for the device."""
+    """`call()` calls PyTorch on fixed memory, without waiting for the device; it reads
+    `weights`."""
 
     call: Callable[[], object]
+    weights: Tensors = ()
 
     def run(self, pdl: bool) -> tuple[Launch, ...]:
         self.call()

@@ -36,7 +36,7 @@ def test_every_layout_is_decoded_as_it_is(layout: Packed, device: str, tmp_path:
     assert_agrees(load(tmp_path, device), expected)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [*SOME, "GPTQ in groups of 96"])
 def test_a_batch(name: str, device: str, tmp_path: Path) -> None:
     expected = save_packed(tmp_path, LAYOUTS[name])
     workload = DecodeWorkload(3, 5, 3, "fp32")

@@ -9,15 +9,20 @@ import torch
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.exchange import MARK
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS
+from decodescope.kernels.ops.all_reduce_qk_norm import norm_words
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from tests.helpers.exchanges import share_through, shared_slots
 from tests.helpers.fused_steps import fused, ids_of, load_family, logits_agree, prompt_of
 from tests.helpers.rank_processes import on_ranks
+from tests.variants.model.grouped_checkpoints import LAYOUTS, save_packed
 
 _EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2}
 _DRAWN = SamplingSettings(temperature=0.9, top_k=30, top_p=0.9, seed=5)
+_SIX = {"num_attention_heads": 6}
 _SHARED = _EVEN | {"hidden_size": 128, "shared_expert_intermediate_size": 142}
 
 
@@ -44,8 +49,12 @@ def _result(ranks: Ranks, case: Case) -> tuple[torch.Tensor, ...]:
     torch.manual_seed(0)
     loaded = load_family(case.family, "cpu", **case.changes)
     shard_model(loaded.model, ranks, case.whole_experts)
+    return _decoded(replace(loaded, ranks=ranks), case)
+
+
+def _decoded(loaded: LoadedModel, case: Case) -> tuple[torch.Tensor, ...]:
     workload = DecodeWorkload(case.batch, 6, 3, "fp32", case.sampling)
-    step = fused(replace(loaded, ranks=ranks), workload, case.spec)
+    step = fused(loaded, workload, case.spec)
     tokens = [step.prefill(prompt_of(loaded, workload))]
     logits = step.forced_step(ids_of(loaded, case.batch, seed=7))
     tokens += [step.step().clone() for _ in range(2)]
@@ -68,6 +77,10 @@ CASES = {
         Case("llama-biased", batch=3),
         Case("gemma2", changes=_EVEN | {"hidden_size": 100}),
         Case("gemma4-inputs", changes={}),
+        # 6 heads of Q and 2 of K with one norm each, of a head_dim that is no power of 2.
+        Case("olmo2", changes=_SIX),
+        Case("olmo3", "fused-qkv-rope-residual", 2, _DRAWN),
+        Case("olmo3", "fused+int8", 3),
         Case("cohere2"),
         Case("cohere2", "fused-residual-norm-head", 2),
         Case("qwen2-moe", changes=_SHARED),
@@ -81,6 +94,9 @@ CASES = {
         Case("qwen3-biased", "fused-head", 2, _DRAWN),
     ],
     4: [
+        # A head of Q each; two ranks, then all, have the same of K.
+        Case("olmo3"),
+        Case("olmo2", changes={"num_key_value_heads": 1}),
         Case("llama-tied", changes={}),
         Case("gpt-oss", batch=2, changes={"num_attention_heads": 4, "intermediate_size": 32}),
         Case(
@@ -97,6 +113,28 @@ def test_ranks_decode_as_one(size: int, tmp_path: Path) -> None:
     assert_as_one(on_ranks(size, tmp_path, results, CASES[size]), CASES[size])
 
 
+def of_checkpoints(ranks: Ranks, folders: list[Path]) -> list[tuple[torch.Tensor, ...]]:
+    """As `results`, of what is loaded from each folder."""
+    found = []
+    for batch, folder in enumerate(folders, 1):
+        loaded = load_model(resolve_model(str(folder)), "cpu", "fp32", ranks=ranks)
+        found.append(_decoded(loaded, Case("", batch=batch)))
+    return found
+
+
+def test_checkpoints_of_4_bits_decode_as_one(tmp_path: Path) -> None:
+    folders = []
+    for name in ("AWQ", "NVFP4 of compressed-tensors"):
+        sizes = _EVEN | {"hidden_size": 96, "intermediate_size": 160 if "NV" in name else 128}
+        save_packed(tmp_path / name, replace(LAYOUTS[name], sizes=sizes))
+        folders.append(tmp_path / name)
+    expected = of_checkpoints(Ranks(), folders)
+    for rank in on_ranks(2, tmp_path, of_checkpoints, folders):
+        for (tokens, logits, _), (own_tokens, own_logits, _) in zip(expected, rank, strict=True):
+            assert torch.equal(own_tokens, tokens)
+            assert logits_agree(own_logits, logits)
+
+
 def through_memory(
     ranks: Ranks, slots: dict[int, list[torch.Tensor]], cases: list[Case]
 ) -> list[tuple[torch.Tensor, ...]]:
@@ -106,8 +144,10 @@ def through_memory(
 
 
 def test_our_kernels_add_up_and_choose_through_shared_memory(tmp_path: Path) -> None:
-    cases = [Case("llama-tied", batch=batch, changes={}) for batch in (1, 3)]
-    sizes = {CHOICE_WORDS, *(each.batch * 100 for each in cases)}
+    cases = [Case("llama-tied", changes={}), Case("qwen3-moe", batch=3)]
+    # Those of one token would be as many as those of the choice.
+    cases += [Case("olmo3", batch=3, changes={"hidden_size": 100})]
+    sizes = {CHOICE_WORDS, 100, 3 * 96, 3 * 100, *(norm_words(each.batch) for each in cases)}
     slots = shared_slots(sizes)
     assert_as_one(on_ranks(2, tmp_path, through_memory, slots, cases), cases)
     # The words of the last launch are still there.

@@ -1,15 +1,20 @@
 """Attention: Q, K and V with rotation and cache write, attention, the O projection."""
 
+from functools import partial
+
 import torch
 
 from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.operation import Tensors
-from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.host.weights import Norm, QkNorm
+from decodescope.kernels.ops.all_reduce_qk_norm import AllReduceQkNorm
 from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.kernels.ops.kv_write import KvWrite
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import Rotate
+from decodescope.variants.parallel.norm_over_ranks import norm_qk_over_ranks
+from decodescope.variants.parallel.sums import RankSums
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.lowering.builder import (
     Behind,
@@ -17,7 +22,7 @@ from decodescope.variants.steps.fused.lowering.builder import (
     StepBuilder,
     row_blocks,
 )
-from decodescope.variants.steps.fused.torch_operators import static_attention
+from decodescope.variants.steps.fused.torch_operators import TorchOperator, static_attention
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -46,9 +51,10 @@ def _queries(
     """Write the new rows of K and V; returns the rotated queries [batch, heads, head_dim]."""
     plan, position = builder.plan, builder.buffers.position
     norms, q = layer.qk_norm, _heads(builder, builder.buffers.q, plan.parts.heads, layer)
+    over_ranks = layer.normed_over_ranks and plan.sums is not None
     # Of a batch, no kernel has one norm for all heads.
     together = norms is not None and len(norms.q_weight) != layer.head_dim
-    if builder.spec.uses("rope") and not (together and len(source.x) > 1):
+    if builder.spec.uses("rope") and not over_ranks and not (together and len(source.x) > 1):
         fused = NormQkvRope(
             source.x,
             source.norm,
@@ -66,7 +72,9 @@ def _queries(
         builder.add(f"{path}/qkv+rope+kv_write", fused)
         return q
     q, k, v = _projected(builder, f"{path}/qkv", layer, source, q)
-    if norms is not None:
+    if norms is not None and plan.sums is not None and over_ranks:
+        _norm_over_ranks(builder, f"{path}/qk_norm+all_reduce", q, k, norms, plan.sums)
+    elif norms is not None:
         if norms.norms_v and layer.written_heads:
             # First: V may be K before its norm.
             norm = Norm(torch.ones_like(norms.k_weight), norms.eps)
@@ -79,6 +87,23 @@ def _queries(
     if layer.written_heads:
         builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
     return q
+
+
+def _norm_over_ranks(
+    builder: StepBuilder,
+    path: str,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    norms: QkNorm,
+    sums: RankSums,
+) -> None:
+    """One norm for all heads of Q, and one for all of K, in place; other ranks have heads too."""
+    rows = q.flatten(1), k.flatten(1)
+    if sums.norms is not None:
+        builder.add(path, AllReduceQkNorm(*rows, norms, sums.norms.exchange))
+        return
+    call = partial(norm_qk_over_ranks, *rows, norms, sums.ranks.size)
+    builder.add(path, TorchOperator(call, (norms.q_weight, norms.k_weight)))
 
 
 def _projected(

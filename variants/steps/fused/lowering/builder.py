@@ -180,12 +180,14 @@ class StepBuilder:
         """Write the result of `operation(target, adds=...)` to `target`, or add it there.
 
         Of several ranks each has a part of the result, unless it is `whole`. They add up their
-        parts; if it is `continued`, together with those of the next result."""
+        parts; if it is `continued`, together with those of the next result. Our kernels send the
+        parts to the other ranks as they write the last of them."""
         sums = self.plan.sums
         if sums is None or whole:
             self.add(f"{path}+residual" if adds else path, operation(target, adds=adds))
             return
-        self.add(path, operation(sums.partial, adds=self._begun))
+        shared = None if continued or sums.sums is None else sums.sums.exchange
+        self.add(path, operation(sums.partial, adds=self._begun, exchange=shared))
         self._begun = continued
         if not continued:
             self._add_up(f"{path.rpartition('/')[0]}/all_reduce", sums, target, adds)
@@ -205,7 +207,7 @@ class StepBuilder:
         joined = f"{path}+residual" if adds else path
         if sums.sums is not None:
             shared = sums.sums.exchange
-            self.add(joined, AllReduceResidual(sums.partial, target, shared, adds))
+            self.add(joined, AllReduceResidual(sums.partial, target, shared, adds, pushed=True))
             return
         self.call(joined, sums.add_up, target, adds)
 

@@ -33,6 +33,7 @@ from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import DEFAULT_TILES
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.cuts import Split
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.shapes import (
     StepShapes,
@@ -117,7 +118,12 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
 
 
 def report_unmeasured(
-    chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload, spec: VariantSpec
+    chosen: ChosenTiles,
+    gpu: TargetGpu,
+    model: str,
+    workload: DecodeWorkload,
+    spec: VariantSpec,
+    split: Split,
 ) -> tuple[Finding, ...]:
     """The tiles that are only defaults, and the command that measures them: one finding, and once
     in a process a line on stderr; none if all tiles were measured."""
@@ -128,6 +134,8 @@ def report_unmeasured(
     command += ["--tokens", str(workload.new_tokens), "--dtype", workload.dtype]
     if (formats := spec.formats) != VariantSpec("fused"):
         command += ["--variant", str(formats)]
+    if not split.ranks.alone:
+        command += ["--tp", str(split.ranks.size), *["--ep"] * split.ep]
     names = ", ".join(chosen.unmeasured)
     line = f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}"
     _write_once(f"{line}\n")

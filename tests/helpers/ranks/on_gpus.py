@@ -1,5 +1,7 @@
-"""Work of ranks that are processes on the first GPU; imported by the processes that are started."""
+"""Work of ranks that are processes on the first GPU, or each on one of its own; imported by the
+processes that are started."""
 
+import gc
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,34 +17,43 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.parallel.shared_slots import meet, shared_exchanges
-from tests.helpers.fused_steps import decoded, fused, ids_of, load_family, prompt_of
+from decodescope.variants.registry import build_variant
+from tests.helpers.fused_steps import decoded, ids_of, load_family, prompt_of
 from tests.helpers.kernel_inputs import random
 
 _HIDDEN = 4097
 
 
-def on_one_gpu(size: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """The results of `work(ranks, *arguments)`, a function of this module, of each rank."""
+def on_gpus(size: int, apart: bool, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The results of `work(ranks, *arguments)`, a function of this module, of each rank. Ranks that
+    are `apart` have a GPU each, connected by NCCL, else all are on the first."""
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(_run, (size, folder, work, arguments), nprocs=size)
+        multiprocessing.spawn(_run, (size, apart, folder, work, arguments), nprocs=size)
         return [torch.load(Path(folder) / f"{rank}", weights_only=False) for rank in range(size)]
 
 
 def _run(
-    rank: int, size: int, folder: str, work: Callable[..., Any], arguments: tuple[Any, ...]
+    rank: int,
+    size: int,
+    apart: bool,
+    folder: str,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
 ) -> None:
-    torch.cuda.set_device(0)
+    torch.cuda.set_device(rank if apart else 0)
     store, ranks = dist.FileStore(f"{folder}/store", size), Ranks(rank, size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    backend = "cpu:gloo,cuda:nccl" if apart else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     torch.save(work(ranks, *arguments), Path(folder) / f"{rank}")
     meet(ranks)
+    gc.collect()
     dist.destroy_process_group()
 
 
 def sums(ranks: Ranks, launches: int) -> tuple[int, int, bool]:
     """Wrong words of so many all-reduces; then, of one that the last rank leaves out, the number of
     the missing rank and whether all is NaN."""
-    device = torch.device("cuda", 0)
+    device = torch.device("cuda", torch.cuda.current_device())
     (shared,) = shared_exchanges((_HIDDEN,), device, ranks)
     own, wrong = shared.exchange, torch.zeros((), dtype=torch.int64, device=device)
     x = torch.empty(1, _HIDDEN, device=device)
@@ -67,12 +78,12 @@ def sums(ranks: Ranks, launches: int) -> tuple[int, int, bool]:
 
 
 def tokens(ranks: Ranks, family: str, spec: str, changes: dict[str, Any]) -> torch.Tensor:
-    """The tokens of a fused step over the ranks, after a prompt and behind forced ones."""
+    """The tokens of a step over the ranks, after a prompt and behind forced ones."""
     torch.manual_seed(0)
     loaded = load_family(family, "cuda", **changes)
     shard_model(loaded.model, ranks)
-    workload = DecodeWorkload(2, 6, 9, "fp32")
-    step = fused(replace(loaded, ranks=ranks), workload, spec)
+    loaded, workload = replace(loaded, ranks=ranks), DecodeWorkload(2, 6, 9, "fp32")
+    step = build_variant(spec, loaded, workload, "cuda")
     first = step.prefill(prompt_of(loaded, workload))
     greedy = decoded(step, 4)
     if "graph" not in spec:

@@ -1,0 +1,122 @@
+"""Sums that products send to ranks that run at the same time, on streams of one GPU."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.workspace import new_workspace
+from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
+from decodescope.kernels.ops.linear_residual import LinearResidual, split_workspace
+from tests.helpers.exchanges import exchanges_of, play_push
+from tests.helpers.kernel_inputs import poisoned, random
+
+pytestmark = pytest.mark.gpu
+_LATE_CYCLES = 3000
+_COLUMNS = 256
+
+
+@dataclass
+class StreamRank:
+    """A rank whose products are other numbers in each launch. It computes those of both ranks
+    without sending them, and compares each sum."""
+
+    exchange: Exchange
+    weights: list[WeightMatrix]
+    batch: int
+    tile: Tile
+    pdl: bool
+
+    def __post_init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.launches = torch.zeros(1, dtype=torch.int64, device="cuda")
+        self.wrong = torch.zeros(1, dtype=torch.int64, device="cuda")
+        self.base = random(self.batch, _COLUMNS, dtype=torch.bfloat16, device="cuda")
+        self.x = torch.empty_like(self.base)
+        self.plain = [self._product(weight) for weight in self.weights]
+        weight, shared = self.weights[self.exchange.rank], self.exchange
+        self.pushing = replace(self._product(weight), exchange=shared)
+        self.out = poisoned(self.pushing.residual)
+        operands = self.pushing.residual, self.out, shared
+        self.pick_up = AllReduceResidual(*operands, adds=False, pushed=True)
+
+    def _product(self, weight: WeightMatrix) -> LinearResidual:
+        partial = torch.full((self.batch, weight.rows), torch.nan, device="cuda")
+        memory = new_workspace(*split_workspace(weight, self.tile, self.batch), "cuda")
+        return LinearResidual(self.x, weight, partial, self.tile, memory, adds=False)
+
+    def messages(self) -> list[torch.Tensor]:
+        """The sums of both ranks in the next launch."""
+        factor = 1 + (self.launches % 8191).float() / 8192
+        self.x.copy_(self.base * factor)
+        for product in self.plain:
+            product.launch()
+        return [product.residual for product in self.plain]
+
+    def launch(self, late: bool) -> None:
+        """One launch on the current stream; it comes `late` if the other rank's does not."""
+        messages = self.messages()
+        self.launches.add_(1)
+        self.pushing.residual.fill_(torch.nan)
+        self.out.fill_(torch.nan)
+        if late:
+            torch.cuda._sleep(_LATE_CYCLES)
+        self.pushing.launch(self.pdl)
+        self.pick_up.launch(self.pdl)
+        self.wrong.add_((self.out != messages[0] + messages[1]).sum())
+
+
+# Batch, rows, tile, launches, overlap.
+CASES = [
+    (1, 4096, Tile(4, 256, 2), 200_000, True),
+    (1, 4096, Tile(8, 128, 4, splits=2), 20_000, True),
+    (1, 4096, Tile(2, 256, 8), 20_000, True),
+    (1, 99, Tile(8, 256), 20_000, False),
+    (1, 99, Tile(1, 256), 20_000, True),
+    (4, 4096, Tile(64, 64, 4, 3, 2), 20_000, True),
+    (3, 99, Tile(32, 64, 4, 2), 20_000, True),
+    # In two rounds, of which the second ends early.
+    (64, 5120, Tile(64, 64, 4, 3), 5_000, True),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "rows", "tile", "launches", "pdl"), CASES)
+def test_many_launches_give_no_stale_and_no_torn_word(
+    batch: int, rows: int, tile: Tile, launches: int, pdl: bool
+) -> None:
+    words, in_graph = batch * rows, 250
+    matrices = [random(rows, _COLUMNS, seed=seed, device="cuda") for seed in (1, 2)]
+    weights = [WeightMatrix((each / 16).bfloat16()) for each in matrices]
+    exchanges = exchanges_of(2, words, "cuda")
+    ranks = [StreamRank(each, weights, batch, tile, pdl) for each in exchanges]
+    for rank in ranks:
+        # Loads what is compiled, which may wait for kernels that run: none may wait for another.
+        other = 1 - rank.exchange.rank
+        play_push([rank.exchange], other, 0, rank.messages()[other])
+        torch.cuda.synchronize()
+        with torch.cuda.stream(rank.stream):
+            rank.launch(late=False)
+        torch.cuda.synchronize()
+    graphs = []
+    for rank in ranks:
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], stream=rank.stream):
+            for index in range(in_graph):
+                rank.launch(late=index % 3 == rank.exchange.rank)
+    for _ in range(launches // in_graph):
+        for rank, graph in zip(ranks, graphs, strict=True):
+            with torch.cuda.stream(rank.stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    done = 1 + launches // in_graph * in_graph
+    for rank in ranks:
+        assert rank.launches.item() == done
+        assert rank.wrong.item() == 0
+        assert rank.exchange.missing.item() == 0
+        assert (rank.exchange.turns == done % SLOTS).all()
+        empty = [slot for slot in range(SLOTS) if slot != (done - 1) % SLOTS]
+        assert (rank.exchange.slots[empty] == MARK).all()
