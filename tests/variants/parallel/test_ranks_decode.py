@@ -144,6 +144,7 @@ def weights_of(matrix: QuantizedMatrix) -> torch.Tensor:
 def test_a_shard_is_quantized_as_a_part_of_the_whole(tmp_path: Path) -> None:
     cases = [("llama-biased", False, Quantization("nvfp4", head=False))]
     cases += [("llama-biased", False, Quantization(name)) for name in ("mxfp4", "int4_g32")]
+    cases.append(("llama-tied", False, Quantization("int4_g32", embedding=True)))
     for ep in (False, True):
         cases.append(("qwen2-moe", ep, Quantization("fp8_e4m3")))
         cases.append(("llama-tied", False, Quantization("int8", embedding=not ep)))
