@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import torch
 
-from decodescope.kernels.host.packing import PER_WORD, WORDS, Packing
+from decodescope.kernels.host.packing import E8M0_BIAS, PER_WORD, WORDS, Packing
 
 _MIDDLE = 8
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _MOST_E2M1 = 6.0
 _MOST_E4M3 = 448.0
-_E8M0_BIAS, _E8M0_NAN = 127, 255
+_E8M0_NAN = 255
 # The exponent of the largest E2M1.
 _E2M1_EXPONENT = 2
 # Scales that are tried, relative to the one that maps the largest weight to the largest code.
@@ -85,9 +85,9 @@ def _candidates(groups: torch.Tensor, packing: Packing) -> Iterator[torch.Tensor
                 zero = (-low * share / _divisor(scale)).round().clamp(0, 15)
                 yield torch.cat((scale, zero), dim=2)
         case "e8m0":
-            exponent = torch.frexp(largest).exponent.float() - 1 - _E2M1_EXPONENT
+            byte = torch.frexp(largest).exponent - 1 - _E2M1_EXPONENT + E8M0_BIAS
             for more in (0, 1):
-                yield torch.exp2((exponent + more).clamp(-_E8M0_BIAS, _E8M0_BIAS))
+                yield e8m0_values((byte + more).clamp(0, 2 * E8M0_BIAS).to(torch.uint8))
         case "e4m3":
             for share in _E4M3_SHARES:
                 scale = (largest / _MOST_E2M1 * share).clamp(max=_MOST_E4M3)
@@ -146,7 +146,7 @@ def _scale_bytes(scales: torch.Tensor, packing: Packing) -> torch.Tensor:
         case "fp16" | "fp16_zero":
             return scales.half().flatten(1).contiguous().view(torch.uint8)
         case "e8m0":
-            exponents = torch.frexp(scales).exponent - 1 + _E8M0_BIAS
+            exponents = torch.frexp(scales).exponent - 1 + E8M0_BIAS
             known = torch.where(scales.isfinite(), exponents, _E8M0_NAN)
             return known.to(torch.uint8).flatten(1)
         case "e4m3":

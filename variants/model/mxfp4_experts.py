@@ -12,15 +12,16 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.packed import e8m0_values, packed
-from decodescope.kernels.host.packing import packing_of
+from decodescope.kernels.host.packing import E8M0_BIAS, LARGEST_EXPONENT, packing_of
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
+from decodescope.variants.model.grouped.matrix import nibbles
 from decodescope.variants.model.quantized_weights import QuantizedExperts, stacked_experts
 
 BLOCKS, SCALES = "_blocks", "_scales"
 # Of random weights: with codes of equal frequency, a standard deviation of 0.01 to 0.05.
 _RANDOM_SCALES = 119, 122
-# Weights of up to 96. `kernels.device.packed_batched` makes larger ones infinite.
-_LARGEST_SCALE = 131
+# Of weights of up to 96.
+_LARGEST_SCALE = E8M0_BIAS + LARGEST_EXPONENT
 
 
 def place_packed(model: nn.Module) -> None:
@@ -82,5 +83,5 @@ def fill_stored(
     assert packing is not None
     experts.data = torch.empty_like(experts.data, device=blocks.device)
     for words, of_expert, exponents in zip(experts.data, blocks, scales, strict=True):
-        codes = torch.stack((of_expert & 15, of_expert >> 4), dim=-1).flatten(1)
+        codes = nibbles(of_expert).flatten(1)
         words.copy_(packed(codes, e8m0_values(exponents)[..., None], packing))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packed import packed, unpacked
-from decodescope.kernels.host.packing import Packing
+from decodescope.kernels.host.packed import e8m0_values, packed, unpacked
+from decodescope.kernels.host.packing import E8M0_BIAS, LARGEST_EXPONENT, Packing
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -22,12 +22,8 @@ _BLOCK = 1 << 20
 # GPTQ and AWQ have eight rows in a word.
 ROWS_OF_WORD = 8
 MIDDLE = 8
-# Codes times scales stay below the largest float16, which batches make of them.
-_LARGEST_EXPONENT = 11
-# Of a float32's exponent.
-_BIAS = 127
-# E8M0 beyond 2^4 overflows in batches (`kernels.device.packed_batched`).
-_LARGEST_E8M0 = 16.0
+# Codes times float16 scales below 2^11 have a float16, which batches make of them.
+_LARGEST_FLOAT16 = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +175,13 @@ def _exact_scales(
     """The scales as the packing stores them, and by what each row is multiplied; None if the
     packing has no such numbers."""
     if packing.format.scales == "e8m0":
-        return (scales if bool((scales <= _LARGEST_E8M0).all()) else None), 1.0
+        return (scales if bool((scales <= 2.0**LARGEST_EXPONENT).all()) else None), 1.0
     largest = scales.abs().amax(dim=1)
-    fit = bool((largest < 2.0**_LARGEST_EXPONENT).all())
+    fit = bool((largest < 2.0**_LARGEST_FLOAT16).all())
     if packing.format.scales == "e4m3" or (fit and torch.equal(scales.half().float(), scales)):
         return scales, 1.0
-    exponent = torch.frexp(largest).exponent - _LARGEST_EXPONENT
-    # As bits, because exp2 is not exact on every device.
-    factor = ((exponent.clamp(min=1 - _BIAS) + _BIAS) << 23).view(torch.float32)
+    exponent = torch.frexp(largest).exponent - _LARGEST_FLOAT16
+    factor = e8m0_values((exponent.clamp(min=1 - E8M0_BIAS) + E8M0_BIAS).to(torch.uint8))
     divided = scales / factor[:, None]
     exact = torch.equal(divided.half().float() * factor[:, None], scales)
     return (divided if exact else None), factor
