@@ -169,8 +169,8 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
         f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. Weights of fused variants may "
         f"be stored in {', '.join(narrow)}; with +w8a8, weights and what they multiply are "
-        "fp8_e4m3. "
-        "+head16 leaves lm_head in the run's dtype, +embedding8 stores the embedding table so too. "
+        "fp8_e4m3. +head16 leaves lm_head in the run's dtype, +embedding8 stores the embedding "
+        "table in 8 bits. "
         f"{', '.join(f'+kv_{format}' for format in KV_FORMATS)}: K and V in FP8. "
         f"{', '.join(f'+all_reduce_{name}' for name in get_args(AllReduce))}: how ranks add up."
     )

@@ -93,12 +93,12 @@ class VariantSpec:
 
     - fp8_e4m3, fp8_e5m2, int8: the model's dtype for activations. `fp8_e5m2_cast` has no scales.
     - int4, int4_g64, int4_g32, int4_channel, int4_asym, mxfp4, nvfp4: 4 bits, with a scale for each
-      group of columns (`kernels.host.packing`). The embedding table keeps the workload's dtype.
+      group of columns (`kernels.host.packing`).
     - w8a8: E4M3 weights, and E4M3 activations with one scale for each token. With `head16` lm_head
       keeps its activations as well.
 
     With `head16` lm_head keeps the workload's dtype; with `embedding8` the embedding table has the
-    narrow format as well.
+    narrow format as well, INT8 beside 4 bits.
 
     `all_reduce` is how several ranks add up their sums. None: by our kernel where their GPUs reach
     each other's memory, else as `torch`, torch.distributed's. `one_shot` and `two_shot` are those
@@ -149,11 +149,6 @@ class VariantSpec:
                     f"variant {self.kernels}+{word}: goes with a narrow weight format, such as "
                     "fp8_e4m3"
                 )
-        if self.embedding8 and self.packed:
-            raise InputError(
-                f"variant {self.kernels}+{self.weight_format}+embedding8: no embedding table has 4 "
-                "bits; leave out one of the two"
-            )
         if self.kv_format and "attention" in self.without:
             raise InputError(
                 f"variant fused+kv_{self.kv_format}-attention: PyTorch's attention reads no FP8; "

@@ -202,7 +202,9 @@ def _scheme(scheme: _Config) -> WeightFormat | None:
     if kind == "float" and bits == 4:
         return FORMATS["mxfp4" if group == 32 else "nvfp4"]
     if kind == "int":
-        return _integers(bits, 0 if group is None else group, 0 if scheme.get("symmetric") else 4)
+        return _integers(
+            bits, 0 if group is None else group, 0 if scheme.get("symmetric", True) else 4
+        )
     return None
 
 

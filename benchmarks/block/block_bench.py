@@ -26,7 +26,8 @@ from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.machine.clock import Call
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.loading import find_files, load_model
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.skeleton import find_files
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model

@@ -34,7 +34,8 @@ from benchmarks.kernels.operands import Operands
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.options import FILE
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.model_parts import fused_model

@@ -32,7 +32,7 @@ def run_claims(
     uuid = gpu_uuid()
     watch = ClockWatch(None if uuid is None else open_meters(uuid))
     gpu = torch.cuda.get_device_properties(0)
-    peak, datasheet = read_peak("cuda"), datasheet_peak(gpu.name)
+    peak, datasheet = read_peak(), datasheet_peak(gpu.name)
     racing = Racing(
         LaunchClock(),
         gpu.L2_cache_size,

@@ -65,7 +65,7 @@ def run_gemm_bench(rows: int, columns: int, tokens: Sequence[int], say: Say) -> 
     Raises:
         MissingRequirement: out of GPU memory, or no tile fits the GPU.
     """
-    l2_bytes, peak = torch.cuda.get_device_properties(0).L2_cache_size, read_peak("cuda")
+    l2_bytes, peak = torch.cuda.get_device_properties(0).L2_cache_size, read_peak()
     copies, _ = copies_needed(rows * columns, l2_bytes)
     pdl = can_overlap(torch.device("cuda"))
     conditions = GemmConditions(this_target_gpu(), cache_folder(), peak, pdl)

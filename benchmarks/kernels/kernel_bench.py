@@ -19,7 +19,7 @@ from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
-from decodescope.variants.model.loading import torch_dtype
+from decodescope.variants.model.skeleton import torch_dtype
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
@@ -64,7 +64,7 @@ def run_kernel_bench(
     gpu = torch.cuda.get_device_properties(0)
     conditions = Conditions(
         l2_bytes=gpu.L2_cache_size,
-        peak=read_peak("cuda"),
+        peak=read_peak(),
         tolerance=TOLERANCES[workload.dtype],
         pdl=can_overlap(torch.device("cuda")),
     )

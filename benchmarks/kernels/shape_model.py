@@ -3,10 +3,12 @@
 import torch
 
 from decodescope.variants.model.checkpoint import broken_checkpoint, holds_quantized
-from decodescope.variants.model.loading import find_files, local_tensors
+from decodescope.variants.model.loading import local_tensors
 from decodescope.variants.model.quantized_loading import find_quantized
-from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.skeleton import find_files
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel

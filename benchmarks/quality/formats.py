@@ -14,11 +14,8 @@ from benchmarks.quality.scores import Distributions, Tally
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.kernels.host.weights import quantized_rows
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantized_weights import (
-    QuantizedLinear,
-    quantization_of,
-    quantize_model,
-)
+from decodescope.variants.model.quantized_weights import QuantizedLinear, quantization_of
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import VariantSpec

@@ -30,12 +30,20 @@ _FORMATS = {
     "fp8_e5m2_cast": "E5M2 without scales",
     "int8": "INT8",
     "int8+head16": "INT8, lm_head in bf16",
+    "int4": "INT4 (groups of 128)",
+    "int4+head16": "INT4, lm_head in bf16",
+    "int4+embedding8": "INT4, embedding table in INT8",
+    "int4_g32": "INT4 (groups of 32)",
+    "int4_asym": "INT4 with zero points",
+    "mxfp4": "MXFP4",
+    "nvfp4": "NVFP4",
     "w8a8": "W8A8",
     "w8a8+head16": "W8A8, lm_head in bf16",
     "kv_fp8_e4m3": "K and V in E4M3",
     "kv_fp8_e5m2": "K and V in E5M2",
     "fp8_e4m3+kv_fp8_e4m3": "weights, K and V in E4M3",
 }
+_WAYS = ("rounding", "forward", "steps")
 _GROWING = ("fp8_e4m3", "int8", "w8a8", "kv_fp8_e4m3")
 
 
@@ -96,18 +104,25 @@ def communication_cells(figures: Record) -> list[str]:
     return [duration(most[name] / found["skew"]["steps"]) for name in ("transfer_ns", "wait_ns")]
 
 
+def quality_ways(record: Record) -> list[str]:
+    """The ways to the logits that were scored; the steps' is the last."""
+    formats = record["formats"]
+    return [way for way in _WAYS if any(one.get(way) is not None for one in formats)]
+
+
 def quality_rows(record: Record) -> list[list[str]]:
-    """What each format costs: change of perplexity in the forward pass and in steps, KL, top-1."""
+    """What each format that was scored costs: change of perplexity in each way, KL, top-1."""
     found = {one["format"]: one for one in record["formats"]}
+    ways = quality_ways(record)
     return [
         [
             words,
-            _perplexity(found[name]["forward"]),
-            _perplexity(found[name]["steps"]),
+            *(_perplexity(found[name].get(way)) for way in ways),
             _scaled(found[name]["steps"]["fp32"], "kl", 1e3, "{:.2f}"),
             f"{_scaled(found[name]['steps']['fp32'], 'top1_agreement', 100, '{:.1f}')} %",
         ]
         for name, words in _FORMATS.items()
+        if name in found
     ]
 
 

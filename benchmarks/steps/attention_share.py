@@ -215,7 +215,7 @@ def _rate_cells(size: int, bytes_per_s: float | None, share: float | None) -> tu
 def command(model: str, context: int, batch: int) -> int:
     """The cost of attention in a layer of the whole step, and of its kernel alone; needs a GPU."""
     require_cuda("attention-share")
-    peak = read_peak("cuda")
+    peak = read_peak()
     if peak is None:
         return 3
     record = measured(model, context, batch, peak)

@@ -201,7 +201,7 @@ def command(
     fixed = Point(model, batch, context)
     points = [msgspec.structs.replace(fixed, **{over: value}) for value in chosen]
     require_cuda("scaling")
-    peak = read_peak("cuda")
+    peak = read_peak()
     peak_bytes_per_s = None if peak is None else peak.bytes_per_s
     sources = {point.model: resolve_model(point.model) for point in points}
     loaded = {name: load_model(source, "cuda", "bf16") for name, source in sources.items()}

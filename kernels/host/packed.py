@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import torch
 
-from decodescope.kernels.host.packing import PER_WORD, WORDS, Packing
+from decodescope.kernels.host.packing import E8M0_BIAS, PER_WORD, WORDS, Packing
 
 _MIDDLE = 8
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _MOST_E2M1 = 6.0
 _MOST_E4M3 = 448.0
-_E8M0_BIAS, _E8M0_NAN = 127, 255
+_E8M0_NAN = 255
 # The exponent of the largest E2M1.
 _E2M1_EXPONENT = 2
 # Scales that are tried, relative to the one that maps the largest weight to the largest code.
@@ -85,9 +85,9 @@ def _candidates(groups: torch.Tensor, packing: Packing) -> Iterator[torch.Tensor
                 zero = (-low * share / _divisor(scale)).round().clamp(0, 15)
                 yield torch.cat((scale, zero), dim=2)
         case "e8m0":
-            exponent = torch.frexp(largest).exponent.float() - 1 - _E2M1_EXPONENT
+            byte = torch.frexp(largest).exponent - 1 - _E2M1_EXPONENT + E8M0_BIAS
             for more in (0, 1):
-                yield torch.exp2((exponent + more).clamp(-_E8M0_BIAS, _E8M0_BIAS))
+                yield e8m0_values((byte + more).clamp(0, 2 * E8M0_BIAS).to(torch.uint8))
         case "e4m3":
             for share in _E4M3_SHARES:
                 scale = (largest / _MOST_E2M1 * share).clamp(max=_MOST_E4M3)
@@ -146,11 +146,18 @@ def _scale_bytes(scales: torch.Tensor, packing: Packing) -> torch.Tensor:
         case "fp16" | "fp16_zero":
             return scales.half().flatten(1).contiguous().view(torch.uint8)
         case "e8m0":
-            exponents = torch.frexp(scales).exponent - 1 + _E8M0_BIAS
+            exponents = torch.frexp(scales).exponent - 1 + E8M0_BIAS
             known = torch.where(scales.isfinite(), exponents, _E8M0_NAN)
             return known.to(torch.uint8).flatten(1)
         case "e4m3":
             return scales.to(torch.float8_e4m3fn).flatten(1).contiguous().view(torch.uint8)
+
+
+def e8m0_values(stored: torch.Tensor) -> torch.Tensor:
+    """2^(byte - 127) of bytes uint8 in float32, NaN of 255. As bits: exp2 is not exact on every
+    device, and that of 0 is a subnormal number."""
+    bits = torch.where(stored == 0, 1 << 22, stored.int() << 23)
+    return torch.where(stored == _E8M0_NAN, torch.nan, bits.view(torch.float32))
 
 
 def codes_and_scales(
@@ -168,8 +175,7 @@ def codes_and_scales(
     stored = words[:, packing.words :].contiguous().view(torch.uint8)
     stored = stored[:, : packing.scale_bytes].contiguous()
     if packing.format.scales == "e8m0":
-        scales = torch.exp2(stored.to(dtype) - _E8M0_BIAS)
-        scales = torch.where(stored == _E8M0_NAN, torch.nan, scales)
+        scales = e8m0_values(stored).to(dtype)
     elif packing.format.scales == "e4m3":
         scales = stored.view(torch.float8_e4m3fn).to(dtype)
     else:

@@ -37,6 +37,9 @@ PER_WORD = 8
 WORDS = CHUNK // PER_WORD
 _SCALE_BYTES: Mapping[Scales, int] = {"fp16": 2, "fp16_zero": 4, "e8m0": 1, "e4m3": 1}
 _WORD_BYTES, _ALIGNED_WORDS = 4, 4
+E8M0_BIAS = 127
+# Of E8M0: `device/packed_batched.py` makes larger weights infinite.
+LARGEST_EXPONENT = 4
 # Of each pair in a half: which bits of a code, and by how much they are shifted.
 Fields = tuple[tuple[tuple[int, int], ...], ...]
 _INT4: Fields = (((15, 0),), ((15, 4),), ((15, 8),), ((15, 12),))
@@ -70,7 +73,7 @@ class PackedFormat:
         """The largest weight: several tokens are multiplied by float16, of E8M0 with scales of 2^4
         at most (`device/packed_batched.py`). Rounding to integers adds 7.5 % at most. Scales of
         rows multiply finished sums."""
-        return inf if self.row_scaled else 6.0 * 2**4 if self.e2m1 else 6e4
+        return inf if self.row_scaled else 6.0 * 2**LARGEST_EXPONENT if self.e2m1 else 6e4
 
     @property
     def fields(self) -> Fields:

@@ -48,17 +48,9 @@ specs = st.one_of(
         VariantSpec,
         st.just("fused"),
         st.booleans(),
-        weight_format=byte_formats,
+        weight_format=st.sampled_from(tuple(NARROW_WEIGHTS)),
         head16=st.booleans(),
         embedding8=st.booleans(),
-        kv_format=kv_formats,
-    ),
-    st.builds(
-        VariantSpec,
-        st.just("fused"),
-        st.booleans(),
-        weight_format=st.sampled_from(tuple(PACKED_FORMATS)),
-        head16=st.booleans(),
         kv_format=kv_formats,
     ),
 )

@@ -207,7 +207,8 @@ def open_session(
     profiler.warm_up()
     say("measuring the read peak")
     # Ranks may share a GPU, and it is measured alone.
-    peak = from_rank_0(None if ranks.rank else read_peak(prepared.device), ranks)
+    measured = read_peak() if prepared.device == "cuda" and not ranks.rank else None
+    peak = from_rank_0(measured, ranks)
     return TorchSession(prepared, profiler, peak)
 
 

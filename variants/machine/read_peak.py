@@ -47,13 +47,9 @@ class _Entry(Struct, frozen=True):
     peak: ReadPeak
 
 
-def read_peak(device: str) -> ReadPeak | None:
-    """This GPU's read peak: the cached one, or a new measurement that is then cached.
-
-    None on "cpu", and if it cannot be measured (stderr says why).
-    """
-    if device != "cuda":
-        return None
+def read_peak() -> ReadPeak | None:
+    """This GPU's read peak: the cached one, or a new measurement that is then cached. None if it
+    cannot be measured (stderr says why)."""
     gpu, folder = this_gpu(), cache_folder()
     known = cached_peak(gpu, folder, today())
     if known is not None:

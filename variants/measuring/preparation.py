@@ -19,15 +19,11 @@ from decodescope.variants.machine.memory import (
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.measuring.request import Request, read_request
 from decodescope.variants.measuring.window import Subject
-from decodescope.variants.model.loading import (
-    LoadedModel,
-    check_fits,
-    find_files,
-    load_model,
-    require_loadable,
-)
+from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
 from decodescope.variants.model.prompts import make_prompt
-from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import quantize_model
+from decodescope.variants.model.skeleton import find_files, require_loadable
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.parallel.ranks import ALONE, Ranks

@@ -68,7 +68,7 @@ def run_variant(
     session = ProfilerSession(device)
     session.warm_up()
     # Ranks may share a GPU, and it is measured alone.
-    peak = from_rank_0(None if ranks.rank else read_peak(device), ranks)
+    peak = from_rank_0(read_peak() if device == "cuda" and not ranks.rank else None, ranks)
     subject = prepared.subject(config.variant, peak, session.kernel_floor_ns)
     prompt = prepared.prompt(0)
     reference = try_reference(step, subject, prompt, session, say)

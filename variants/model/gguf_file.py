@@ -7,6 +7,7 @@ config.json is used, and single tensors are read.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from decodescope.variants.model.grouped.gguf import dequantised
 from decodescope.variants.model.stored_names import Names
 from decodescope.variants.parallel.cuts import Sliceable
 
+# llama.cpp's divisors of the frequencies of Llama 3, which transformers' reader leaves out.
+ROPE_FACTORS = "rope_freqs.weight"
 # Elements that are dequantised at once, in float32.
 _BLOCK = 1 << 23
 _UNQUANTISED = ("F32", "F16")
@@ -29,9 +32,10 @@ _PROCESSORS = ("TensorProcessor", "LlamaTensorProcessor", "Gemma2TensorProcessor
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor(StoredTensor):
-    """`dtype` is ggml's name of its type ("Q4_0"), `name` its own in the file."""
+    """`dtype` is ggml's name of its type ("Q4_0"); `values` reads its numbers, or its blocks as
+    uint8 [rows, bytes], with rows in transformers' order."""
 
-    name: str
+    values: Callable[[], np.ndarray[Any, Any]]
 
 
 def gguf_config(path: Path) -> dict[str, object]:
@@ -52,8 +56,15 @@ def gguf_config(path: Path) -> dict[str, object]:
 
 def gguf_tensors(path: Path, skeleton: Any) -> dict[str, StoredTensor]:
     """Every tensor of the file, by its name in the model `skeleton`; those that the model lacks by
-    their own. Raises as `gguf_config`."""
+    their own. The file is opened once: parsing a large vocabulary takes seconds. Raises as
+    `gguf_config`."""
     from transformers.modeling_gguf_pytorch_utils import get_gguf_hf_weights_map
+
+    def values(tensor: Any) -> np.ndarray[Any, Any]:
+        made: np.ndarray[Any, Any] = processor.process(
+            weights=tensor.data, name=tensor.name
+        ).weights
+        return made
 
     with _whole(path):
         reader, processor = _opened(path, skeleton.config)
@@ -63,22 +74,18 @@ def gguf_tensors(path: Path, skeleton: Any) -> dict[str, StoredTensor]:
                 path,
                 tensor.tensor_type.name,
                 tuple(int(size) for size in reversed(tensor.shape)),
-                tensor.name,
+                partial(values, tensor),
             )
             for tensor in reader.tensors
         }
 
 
 class GgufReader:
-    """Reads tensors of a GGUF file for a model with `config` onto `device`."""
+    """Reads tensors of a GGUF file onto `device`."""
 
-    def __init__(self, tensors: Mapping[str, StoredTensor], device: str, config: Any) -> None:
+    def __init__(self, tensors: Mapping[str, StoredTensor], device: str) -> None:
         self._tensors = tensors
         self._device = device
-        path = next(iter(tensors.values())).file
-        with _whole(path):
-            reader, self._processor = _opened(path, config)
-        self._stored = {tensor.name: tensor for tensor in reader.tensors}
 
     def read(
         self,
@@ -95,10 +102,7 @@ class GgufReader:
         assert isinstance(key, str)
         described = self._tensors[key]
         assert isinstance(described, GgufTensor)
-        stored = self._processor.process(
-            weights=self._stored[described.name].data, name=described.name
-        )
-        values: np.ndarray[Any, Any] = stored.weights
+        values = described.values()
         if dtype is None or described.dtype in _UNQUANTISED:
             return torch.from_numpy(np.array(values)).to(self._device, dtype)
         values = values.reshape(-1, values.shape[-1])
@@ -109,6 +113,14 @@ class GgufReader:
             block = slice(first, first + step)
             made[block] = dequantised(values[block], described.dtype).to(self._device)
         return made.view(described.shape)
+
+
+def has_rope_factors(model: Any, tensors: Mapping[str, StoredTensor]) -> bool:
+    """Whether the frequencies of `model`, which are fixed, have divisors in the file."""
+    rotary: Any = getattr(model.model, "rotary_emb", None)
+    if ROPE_FACTORS not in tensors or getattr(rotary, "rope_type", None) != "default":
+        return False
+    return tensors[ROPE_FACTORS].shape == tuple(rotary.inv_freq.shape)
 
 
 def _opened(path: Path, config: Any) -> tuple[Any, Any]:

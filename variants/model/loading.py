@@ -6,22 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_MASKED_LM_MAPPING,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-)
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding, Weights
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.checkpoint import (
-    INDEX,
-    WEIGHTS,
     StoredTensor,
     broken_checkpoint,
     holds_quantized,
@@ -30,27 +20,29 @@ from decodescope.variants.model.checkpoint import (
     require_complete,
     require_decoding,
     require_finite,
-    require_kv_cache,
     require_shapes,
     stored_tensors,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
-from decodescope.variants.model.gguf_file import gguf_config, gguf_tensors
-from decodescope.variants.model.hub import fetch_weights, find_config
+from decodescope.variants.model.gguf_file import gguf_tensors
+from decodescope.variants.model.hub import fetch_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
-    is_quantized,
     quantized_formats,
     weight_tensors,
 )
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.source import (
-    ModelSource,
-    checked_config,
-    needs_custom_code,
-    read_config,
+from decodescope.variants.model.skeleton import (
+    ModelFiles,
+    build_skeleton,
+    find_files,
+    require_loadable,
+    require_positions,
+    torch_dtype,
 )
+from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
@@ -65,7 +57,6 @@ from decodescope.variants.spec import VariantSpec
 if TYPE_CHECKING:
     from decodescope.variants.model.quantized_loading import QuantizedCheckpoint
 
-_TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
@@ -118,60 +109,6 @@ class LoadedModel:
         return int(self.model.config.get_text_config(decoder=True).vocab_size)
 
 
-def torch_dtype(dtype: DType) -> torch.dtype:
-    return _TORCH_DTYPES[dtype]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """The config.json of a model, and its `location` (a hub id or folder; a preset has none).
-
-    `cached_only` if nothing can be fetched from the hub.
-    """
-
-    location: str | None
-    config: dict[str, object]
-    cached_only: bool
-
-
-def find_files(source: ModelSource) -> ModelFiles:
-    """Find the configuration of `source`; of a hub model only config.json is fetched. Raises as
-    `find_config` and `read_config`.
-    """
-    if source.kind == "random":
-        assert source.preset is not None
-        return ModelFiles(None, source.preset.config, True)
-    if source.folder is not None:
-        return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
-    if source.gguf is not None:
-        config = checked_config(source.gguf, gguf_config(source.gguf))
-        return ModelFiles(str(source.gguf.parent), config, True)
-    assert source.hub_id is not None
-    path, cached_only = find_config(source.hub_id)
-    return ModelFiles(source.hub_id, read_config(path), cached_only)
-
-
-def require_loadable(
-    source: ModelSource,
-    files: ModelFiles,
-    trust_remote_code: bool,
-    workload: DecodeWorkload | None = None,
-) -> None:
-    """Check that the configuration allows to load `source`, and `workload` to be decoded.
-
-    Raises:
-        InputError: a checkpoint that needs custom code, without `trust_remote_code`.
-        ModelError: fewer positions than `workload` needs.
-    """
-    if not trust_remote_code and needs_custom_code(files.config, frozenset(CONFIG_MAPPING)):
-        raise InputError(
-            f"{source.name}: this model runs code of its checkpoint or of the hub; if you "
-            "trust it, pass --trust-remote-code"
-        )
-    if workload is not None:
-        _check_positions(source.name, files.config.get("max_position_embeddings"), workload)
-
-
 def load_model(
     source: ModelSource,
     device: str,
@@ -204,7 +141,7 @@ def load_model(
         require_loadable(source, files, trust_remote_code, workload)
         # First of all, because transformers says less of a broken quantization_config.
         declared = declares_quantization(files.config)
-        skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
+        skeleton = build_skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
         if source.is_local:
             tensors = local_tensors(source, skeleton)
@@ -254,16 +191,7 @@ def _decoder(files: ModelFiles, model: Any) -> Any:
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
     """Raise `ModelError` if prompt and new tokens need more positions than the model allows."""
-    _check_positions(loaded.name, loaded.max_context, workload)
-
-
-def _check_positions(name: str, limit: object, workload: DecodeWorkload) -> None:
-    if isinstance(limit, int) and workload.cache_length > limit:
-        raise ModelError(
-            f"{name} allows {limit} positions, but context {workload.context} + "
-            f"{workload.new_tokens} new tokens need {workload.cache_length}; lower --context or "
-            "--tokens"
-        )
+    require_positions(loaded.name, loaded.max_context, workload)
 
 
 def loaded_model(
@@ -282,51 +210,6 @@ def loaded_model(
     formats = quantized_formats(model)
     held, ranks = model_bytes(model), split_of(model).ranks
     return LoadedModel(model, tokenizer, weights, name, limit, findings, formats, held, ranks)
-
-
-def _skeleton(
-    source: ModelSource, files: ModelFiles, dtype: torch.dtype, trust_remote_code: bool
-) -> Any:
-    """The model that config.json describes, on the meta device: shapes without memory."""
-    if source.preset is not None and source.kind == "random":
-        return build_random(source.preset.config, "meta", dtype)
-    if "transformers_weights" in files.config:
-        raise ModelError(
-            f"{source.name}: config.json names its weights in transformers_weights; only {WEIGHTS} "
-            f"and the files of {INDEX} are loaded"
-        )
-    options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
-    model_type, custom = files.config.get("model_type"), bool(files.config.get("auto_map"))
-    if model_type not in CONFIG_MAPPING and not custom:
-        raise ModelError(
-            f"{source.name}: this release of transformers knows no model of type {model_type}"
-        )
-    with broken_checkpoint(source.name):
-        if source.gguf is not None:
-            config = AutoConfig.for_model(**deepcopy(files.config))
-        else:
-            config = AutoConfig.from_pretrained(files.location, **options)
-        if not custom and not _is_decoder(config):
-            raise ModelError(
-                f"{source.name}: a model of type {config.model_type} is no decoder-only language "
-                "model; choose one that transformers loads with AutoModelForCausalLM"
-            )
-        with torch.device("meta"):
-            skeleton = AutoModelForCausalLM.from_config(
-                config, dtype=dtype, trust_remote_code=trust_remote_code
-            )
-        require_kv_cache(source.name, skeleton)
-    return skeleton
-
-
-def _is_decoder(config: Any) -> bool:
-    """Whether the architecture predicts the next token from the earlier ones only."""
-    encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(
-        config, "is_decoder", False
-    )
-    if encoder or config.is_encoder_decoder:
-        return False
-    return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
 def local_tensors(source: ModelSource, skeleton: Any) -> dict[str, StoredTensor]:

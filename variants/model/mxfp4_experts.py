@@ -5,23 +5,23 @@ A checkpoint has `….experts.gate_up_proj_blocks` uint8 [experts, rows, columns
 the lower nibble first. They are packed once, as they are read (`kernels.host.packing`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packed import packed
-from decodescope.kernels.host.packing import packing_of
-from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.kernels.host.packed import e8m0_values, packed
+from decodescope.kernels.host.packing import E8M0_BIAS, LARGEST_EXPONENT, packing_of
+from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
+from decodescope.variants.model.grouped.matrix import nibbles
 from decodescope.variants.model.quantized_weights import QuantizedExperts, stacked_experts
 
 BLOCKS, SCALES = "_blocks", "_scales"
 # Of random weights: with codes of equal frequency, a standard deviation of 0.01 to 0.05.
 _RANDOM_SCALES = 119, 122
-_BIAS = 127
-# Weights of up to 96. `kernels.device.packed_batched` makes larger ones infinite.
-_LARGEST_SCALE = 131
+# Of weights of up to 96.
+_LARGEST_SCALE = E8M0_BIAS + LARGEST_EXPONENT
 
 
 def place_packed(model: nn.Module) -> None:
@@ -56,24 +56,14 @@ def drawn_packed(experts: QuantizedExperts, generator: torch.Generator) -> Quant
     return QuantizedExperts(words, None, experts.dtype, packing, by_inputs=True)
 
 
-def require_packed(name: str, skeleton: nn.Module, tensors: Mapping[str, StoredTensor]) -> None:
-    """Compare the experts of `skeleton` with a checkpoint's tensors.
-
-    Raises:
-        ModelError: blocks or scales that are missing, or of another type or shape; names the first.
-    """
+def require_packed(checkpoint: PackedCheckpoint, skeleton: nn.Module) -> None:
+    """Compare the experts of `skeleton` with a checkpoint's tensors. Raises as `require`."""
     for key, experts in packed_experts(skeleton):
         packing = experts.packing
         assert packing is not None
         shape = (*experts.data.shape[:2], packing.groups)
         for end, expected in ((BLOCKS, (*shape, packing.group // 2)), (SCALES, shape)):
-            stored = tensors.get(f"{key}{end}")
-            if stored is None or (stored.dtype, stored.shape) != ("U8", expected):
-                found = "missing" if stored is None else f"{stored.dtype} {list(stored.shape)}"
-                raise ModelError(
-                    f"{name}: {key}{end} is {found} in the weights and U8 {list(expected)} by "
-                    "config.json; use the files of one checkpoint"
-                )
+            checkpoint.require(f"{key}{end}", ("U8",), expected, "quant_method mxfp4")
 
 
 def fill_stored(
@@ -93,5 +83,5 @@ def fill_stored(
     assert packing is not None
     experts.data = torch.empty_like(experts.data, device=blocks.device)
     for words, of_expert, exponents in zip(experts.data, blocks, scales, strict=True):
-        codes = torch.stack((of_expert & 15, of_expert >> 4), dim=-1).flatten(1)
-        words.copy_(packed(codes, torch.exp2(exponents.float() - _BIAS)[..., None], packing))
+        codes = nibbles(of_expert).flatten(1)
+        words.copy_(packed(codes, e8m0_values(exponents)[..., None], packing))

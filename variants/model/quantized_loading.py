@@ -17,7 +17,8 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.experts import expert_counts
-from decodescope.variants.model.gguf_file import GgufReader
+from decodescope.variants.model.gguf_file import ROPE_FACTORS, GgufReader, has_rope_factors
+from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.gguf import gguf_matrices
 from decodescope.variants.model.grouped.loading import (
     grouped_matrices,
@@ -67,7 +68,6 @@ class QuantizedCheckpoint:
     layer.
 
     `activations`: config.json asks for quantized activations too. `plain`: it has no such matrices.
-    `gguf_config` is the configuration of the whole model in a GGUF file.
     """
 
     tensors: Mapping[str, StoredTensor]
@@ -75,7 +75,6 @@ class QuantizedCheckpoint:
     grouped: Mapping[str, GroupedMatrix] = field(default_factory=dict)
     activations: bool = False
     plain: bool = False
-    gguf_config: Any = None
 
 
 def find_quantized(
@@ -90,13 +89,14 @@ def find_quantized(
     if _is_gguf(tensors):
         grouped = gguf_matrices(name, skeleton, tensors)
         place_grouped(skeleton, grouped)
-        return QuantizedCheckpoint(tensors, {}, grouped, gguf_config=skeleton.config)
-    if stores_mxfp4(config):
-        place_packed(skeleton)
-        require_packed(name, skeleton, tensors)
+        return QuantizedCheckpoint(tensors, {}, grouped)
+    schemes = declared_schemes(config)
     with TensorReader(tensors, "cpu") as reader:
-        schemes = declared_schemes(config)
-        grouped = grouped_matrices(name, skeleton, tensors, schemes, reader.read)
+        packed = PackedCheckpoint(name, tensors, schemes, reader.read)
+        if stores_mxfp4(config):
+            place_packed(skeleton)
+            require_packed(packed, skeleton)
+        grouped = grouped_matrices(packed, skeleton)
     used = tensors_of(grouped)
     others = {key: tensor for key, tensor in tensors.items() if key not in used}
     matrices = narrow_matrices(name, skeleton, others, declares_quantization(config))
@@ -142,7 +142,7 @@ def load_quantized(
     with ExitStack() as stack:
         reader: GgufReader | TensorReader
         if _is_gguf(tensors):
-            reader = GgufReader(tensors, device, checkpoint.gguf_config)
+            reader = GgufReader(tensors, device)
         else:
             reader = stack.enter_context(TensorReader(tensors, device))
         for key, matrix in matrices.items():
@@ -168,6 +168,8 @@ def load_quantized(
     else:
         skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
     compute_buffers(skeleton, device)
+    if has_rope_factors(skeleton, tensors):
+        skeleton.model.rotary_emb.inv_freq.div_(reader.read(ROPE_FACTORS, torch.float32))
     if checkpoint.plain:
         return findings
     return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton)), in_words), *findings)
@@ -205,6 +207,8 @@ def _require_whole(
     used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
     used |= {each for stored in names.values() if stored is not None for each in every_name(stored)}
     used |= tensors_of(checkpoint.grouped)
+    if has_rope_factors(skeleton, tensors):
+        used.add(ROPE_FACTORS)
     unexpected = {
         key
         for key in tensors

@@ -1,28 +1,22 @@
-"""Weights of 8 and 4 bits: the modules that hold them, and quantising those of a model in place.
+"""Weights of 8 and 4 bits: which of a model have them, and the modules that hold them.
 
 The modules take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
 transformers model, and hold the very tensors that the fused kernels read. Each output channel of 8
-bits has one scale. No embedding has 4 bits. The router of a mixture of experts stays as it is: it
-is tiny, and decides.
+bits has one scale. No embedding has 4 bits.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host import packed
-from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing, packing_of
+from decodescope.kernels.host.packing import PACKED_FORMATS, PackedFormat, Packing
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat
-from decodescope.variants.model.narrowing import narrow_rows
-from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The element type or the format of 4 bits, and whether rows have scales.
@@ -31,12 +25,42 @@ Stored = tuple[torch.dtype | PackedFormat, bool]
 # elements of 4 bits: W in that dtype.
 Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | None], torch.Tensor]
 
-# The modules of a model that the fused kernels run (`steps.fused.model_parts`).
-_LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
 # transformers holds the matrices of all experts of a layer in one tensor.
 EXPERT_DIMENSIONS = 3
 # Elements that are unpacked at once: each takes 20 bytes of memory.
 _UNPACKED = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
+    `head`, and with `embedding` the embedding table, which has 8 bits. Without `scaled` every scale
+    is 1."""
+
+    format: NarrowFormat
+    scaled: bool = True
+    head: bool = True
+    embedding: bool = False
+
+    @property
+    def stored(self) -> Stored:
+        for name, packed_format in PACKED_FORMATS.items():
+            if name == self.format:
+                return packed_format, packed_format.row_scaled
+        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
+
+    @property
+    def of_table(self) -> "Quantization":
+        """How the embedding table is stored: INT8 beside 4 bits."""
+        return replace(self, format="int8") if self.format in PACKED_FORMATS else self
+
+
+def quantization_of(spec: VariantSpec | None) -> Quantization | None:
+    """The narrow format in which a variant stores weights; None: as they were loaded."""
+    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
+        return None
+    weights = NARROW_WEIGHTS[spec.weight_format]
+    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
 
 
 class QuantizedMatrix(nn.Module):
@@ -241,86 +265,6 @@ def _unpacked(
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class Quantization:
-    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
-    `head`, and the embedding table with `embedding`. Without `scaled` every scale is 1."""
-
-    format: NarrowFormat
-    scaled: bool = True
-    head: bool = True
-    embedding: bool = False
-
-    @property
-    def stored(self) -> Stored:
-        for name, packed_format in PACKED_FORMATS.items():
-            if name == self.format:
-                return packed_format, packed_format.row_scaled
-        return NARROW_DTYPES[cast(ByteFormat, self.format)], self.scaled
-
-    def packing(self, columns: int) -> Packing | None:
-        """That of a matrix of so many columns; None of 8 bits."""
-        return packing_of(self.format, columns)
-
-
-def quantization_of(spec: VariantSpec | None) -> Quantization | None:
-    """The narrow format in which a variant stores weights; None: as they were loaded."""
-    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
-        return None
-    weights = NARROW_WEIGHTS[spec.weight_format]
-    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
-
-
-def is_quantized(model: Any, quantization: Quantization) -> bool:
-    """Whether exactly these weights of `model` are stored so."""
-    return quantized_formats(model) == dict.fromkeys(
-        _paths(model, quantization), quantization.stored
-    )
-
-
-@torch.no_grad()
-def quantize_model(
-    name: str,
-    model: Any,
-    quantization: Quantization,
-    say: Callable[[str], object] = lambda stage: None,
-) -> None:
-    """Replace matrices of `model` by quantised ones, one after the other; each frees its weight.
-
-    A matrix that was loaded in this format stays as it is. If an embedding table is tied to
-    lm_head, they share one quantised matrix if both are quantised; otherwise the head gets a
-    quantised copy. `say` is called for each layer; `name` is the model's, for errors. After an
-    error the matrices before it are quantised, and the model must be loaded again.
-
-    Raises:
-        ModelError: a weight that is NaN or infinite, or stored in another narrow format.
-    """
-    if is_quantized(model, quantization):
-        return
-    layers = len(model.model.layers)
-    for layer, paths in groupby(_paths(model, quantization), _layer):
-        place = "embedding and head" if layer is None else f"layer {layer + 1} of {layers}"
-        say(f"quantising to {quantization.format}: {place}")
-        for path in paths:
-            _quantize(name, model, path, quantization)
-    if model.device.type == "cuda":
-        # Blocks of the old weights fit little else, and would stay reserved.
-        torch.cuda.empty_cache()
-
-
-def planned_weights(name: str, model: Any, quantization: Quantization) -> Any:
-    """A copy of `model` without memory, quantised. Raises as `quantize_model`."""
-    memory = (*weight_tensors(model), *model.buffers())
-    planned = deepcopy(model, {id(tensor): _without_memory(tensor) for tensor in memory})
-    quantize_model(name, planned, quantization)
-    return planned
-
-
-def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
-    empty = tensor.to("meta")
-    return nn.Parameter(empty, False) if isinstance(tensor, nn.Parameter) else empty
-
-
 def dequantized_bytes(model: Any) -> int:
     """Bytes of the largest matrix, or of all experts', that the prefill makes from quantised
     elements at a time. Experts `by_inputs` are made one by one."""
@@ -330,17 +274,6 @@ def dequantized_bytes(model: Any) -> int:
         if isinstance(one, QuantizedLinear | QuantizedExperts)
     ]
     return max(made, default=0) * int(model.dtype.itemsize)
-
-
-def _paths(model: Any, quantization: Quantization) -> list[str]:
-    """The matrices that are stored so: of the layers first, in their order."""
-    paths = []
-    for path, module in model.named_modules():
-        if path.startswith(_LAYERS):
-            if isinstance(module, nn.Linear | QuantizedLinear | QuantizedExperts):
-                paths.append(path)
-            paths += [f"{path}.{name}" for name in stacked_experts(module)]
-    return paths + [_TABLE] * quantization.embedding + [_HEAD] * quantization.head
 
 
 def stacked_experts(module: nn.Module) -> list[str]:
@@ -371,44 +304,3 @@ def expert_elements(model: nn.Module) -> int:
     )
     held = (one.elements for one in model.modules() if isinstance(one, QuantizedExperts))
     return int(sum(weight.numel() for weight in parameters) + sum(held))
-
-
-def _layer(path: str) -> int | None:
-    return int(path.split(".")[2]) if path.startswith(_LAYERS) else None
-
-
-def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> None:
-    parent, _, leaf = path.rpartition(".")
-    owner = model.get_submodule(parent)
-    part = getattr(owner, leaf)
-    if isinstance(part, QuantizedMatrix):
-        if part.stored != quantization.stored:
-            raise ModelError(
-                f"{name}: {path} is stored in {part.stored[0]}, and no longer in the model's "
-                f"dtype; it cannot become {quantization.format}"
-            )
-        return
-    weight = part if isinstance(part, torch.Tensor) else part.weight
-    key = path if weight is part else f"{path}.weight"
-    in_part = split_of(model).cuts_columns(key, weight.dim())
-    data, scale = narrow_rows(
-        weight, quantization.format, quantization.scaled, f"{name}: {path}", in_part
-    )
-    packing = quantization.packing(int(weight.shape[-1]))
-    if weight is part:
-        delattr(owner, leaf)
-        setattr(owner, leaf, QuantizedExperts(data, scale, weight.dtype, packing))
-        return
-    if not isinstance(part, nn.Embedding):
-        setattr(owner, leaf, QuantizedLinear(data, scale, part.bias, packing))
-        return
-    factor = getattr(part, "scalar_embed_scale", None)
-    setattr(owner, leaf, QuantizedEmbedding(data, scale, weight.dtype, factor))
-    head = model.get_submodule(_HEAD)
-    if quantization.head and getattr(head, "weight", None) is weight:
-        model.set_submodule(_HEAD, QuantizedLinear(data, scale, head.bias))
-    elif quantization.head and split_of(model).tied:
-        first = head.weight.storage_offset() // weight.shape[1]
-        rows = slice(first, first + len(head.weight))
-        scales = None if scale is None else scale[rows]
-        model.set_submodule(_HEAD, QuantizedLinear(data[rows], scales, head.bias))

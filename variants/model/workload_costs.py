@@ -42,10 +42,10 @@ from decodescope.variants.model.quantized_weights import (
     dequantized_bytes,
     expert_elements,
     expert_tensors,
-    planned_weights,
     quantization_of,
     weight_tensors,
 )
+from decodescope.variants.model.quantizing import planned_weights
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 

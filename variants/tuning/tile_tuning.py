@@ -12,15 +12,11 @@ from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.checkpoint import broken_checkpoint
-from decodescope.variants.model.loading import (
-    LoadedModel,
-    check_fits,
-    find_files,
-    loaded_model,
-    torch_dtype,
-)
-from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.loading import LoadedModel, check_fits, loaded_model
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.skeleton import find_files, torch_dtype
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import ALONE, Ranks

@@ -13,7 +13,8 @@ from benchmarks.claims.report import EntrantFigures, Race, Row
 from benchmarks.claims.rows import speed_up
 from decodescope.analyzer.text.formatting import bytes_size, interval_text, percent
 from decodescope.variants.comparing.accuracy_text import POSITIONS, SEQUENCES
-from decodescope.variants.model.quantized_weights import planned_weights, quantization_of
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import planned_weights
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import model_bytes

@@ -124,6 +124,8 @@ def scheme(**weights: Any) -> dict[str, Any]:
         (scheme(num_bits=8, type="float", strategy="channel", symmetric=True), 65536 + 256 * 4),
         (scheme(num_bits=4, type="int", strategy="group", group_size=128, symmetric=True),
          32768 + 512 * 2),
+        (scheme(num_bits=4, type="int", strategy="group", group_size=128),
+         32768 + 512 * 2),
         (scheme(num_bits=4, type="float", strategy="tensor_group", group_size=16), 32768 + 4096),
         ({"quant_method": "quark", "global_quant_config": {
             "weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}}, 65536 + 4),

@@ -28,7 +28,8 @@ from benchmarks.kernels.shape_model import shape_model
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.linear import Linear
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel

@@ -311,3 +311,17 @@ def test_a_record_of_scaling_is_a_table_and_a_plot(over, records, reports):
     shape = {"context": "circle", "model": "line[@class='measured']"}[over]
     root = ElementTree.fromstring(by_name[f"{over}-scaling.svg"])
     assert len(root.findall(f"{{http://www.w3.org/2000/svg}}{shape}")) == 2
+
+
+def test_a_format_of_4_bits_stands_beside_its_own_rounding(records, reports):
+    changed = copy.deepcopy(records)
+    formats = changed["quality-tiny"]["formats"]
+    (int8,) = (one for one in formats if one["format"] == "int8")
+    formats.append(int8 | {"format": "int4", "rounding": int8["forward"]})
+    page = documents(changed, reports)[ROOT / "docs/results/accuracy.md"]
+    assert "| format | rounding | forward | steps | KL | top-1 |\n|---|---|---|---|---|---|" in page
+    table = page.partition("KL of the steps by position")[0]
+    rows = {line.split(" | ")[0]: line.split(" | ") for line in table.splitlines()}
+    _, rounding, forward, *others = rows["| INT4 (groups of 128)"]
+    assert rounding == forward == rows["| INT8"][2]
+    assert others == rows["| INT8"][3:]

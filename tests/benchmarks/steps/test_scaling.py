@@ -147,7 +147,7 @@ def test_the_record_has_the_values_and_what_was_the_same_for_all(
 
     monkeypatch.setattr(scaling, "RESULTS", tmp_path)
     monkeypatch.setattr(scaling, "require_cuda", lambda command: None)
-    monkeypatch.setattr(scaling, "read_peak", lambda device: SimpleNamespace(bytes_per_s=2e9))
+    monkeypatch.setattr(scaling, "read_peak", lambda: SimpleNamespace(bytes_per_s=2e9))
     monkeypatch.setattr(scaling, "resolve_model", lambda name: name)
     monkeypatch.setattr(scaling, "load_model", lambda name, device, dtype: f"loaded {name}")
     monkeypatch.setattr(scaling, "run_point", run_point)

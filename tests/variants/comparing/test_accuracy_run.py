@@ -18,11 +18,8 @@ from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.job_process import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.quantized_weights import (
-    Quantization,
-    quantize_model,
-    quantized_formats,
-)
+from decodescope.variants.model.quantized_weights import Quantization, quantized_formats
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant

@@ -105,14 +105,13 @@ class Bench:
 
 def test_a_second_run_does_not_measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bench = Bench(monkeypatch, tmp_path)
-    first = subject.read_peak("cuda")
+    first = subject.read_peak()
     assert first == ReadPeak(4e12 + 1, "2026-03-01")
-    assert subject.read_peak("cuda") == first
+    assert subject.read_peak() == first
     assert bench.measured == 1
     bench.day += timedelta(MAX_AGE_DAYS + 1)
-    assert subject.read_peak("cuda") == ReadPeak(4e12 + 2, "2026-04-01")
-    assert subject.read_peak("cuda") == ReadPeak(4e12 + 2, "2026-04-01")
-    assert subject.read_peak("cpu") is None
+    assert subject.read_peak() == ReadPeak(4e12 + 2, "2026-04-01")
+    assert subject.read_peak() == ReadPeak(4e12 + 2, "2026-04-01")
     assert bench.measured == 2
 
 
@@ -122,8 +121,8 @@ def test_a_folder_that_cannot_be_written_only_costs_a_measurement(
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     bench = Bench(monkeypatch, blocked / "cache")
-    assert subject.read_peak("cuda") is not None
-    assert subject.read_peak("cuda") is not None
+    assert subject.read_peak() is not None
+    assert subject.read_peak() is not None
     assert bench.measured == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2
@@ -139,6 +138,6 @@ def test_a_failed_measurement_is_not_kept(
         raise MissingRequirement("the read peak needs triton, which is not installed")
 
     monkeypatch.setattr(subject, "measure_read_peak", lacking)
-    assert subject.read_peak("cuda") is None
+    assert subject.read_peak() is None
     assert "needs triton" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []

@@ -29,7 +29,8 @@ from decodescope.variants.machine import environment
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.quantized_weights import Quantization, quantize_model
+from decodescope.variants.model.quantized_weights import Quantization
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from tests.helpers import families

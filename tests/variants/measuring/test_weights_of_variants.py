@@ -17,10 +17,10 @@ from decodescope.variants.measuring.preparation import Prepared, prepare, requir
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import (
     Quantization,
-    is_quantized,
     quantization_of,
     quantized_formats,
 )
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops

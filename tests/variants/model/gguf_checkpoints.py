@@ -14,7 +14,7 @@ gguf = pytest.importorskip("gguf")
 Kind = gguf.GGMLQuantizationType
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, LAYERS, VOCABULARY = 256, 512, 4, 2, 2, 101
-_FIELDS: Mapping[str, Any] = {
+FIELDS: Mapping[str, Any] = {
     "context_length": 64, "embedding_length": HIDDEN, "block_count": LAYERS,
     "feed_forward_length": INTERMEDIATE, "head_count": HEADS, "head_count_kv": KV_HEADS,
     "layer_norm_rms_eps": 1e-5, "rope_freq_base": 500.0, "vocab_size": VOCABULARY,
@@ -49,13 +49,17 @@ def blocks(shape: tuple[int, int], kind: Kind, random: np.random.Generator) -> n
 
 
 def save_gguf(
-    path: Path, kinds: Mapping[str, Kind], architecture: str = "llama", head: bool = True
+    path: Path,
+    kinds: Mapping[str, Kind],
+    architecture: str = "llama",
+    head: bool = True,
+    rope_factors: np.ndarray[Any, Any] | None = None,
 ) -> None:
     """A model with random weights: `kinds` of tensors by their names, all else float32. Without a
-    `head` of its own, the embedding table is that."""
+    `head` of its own, the embedding table is that. llama.cpp stores `rope_factors` of Llama 3."""
     random = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, architecture)
-    for name, value in _FIELDS.items():
+    for name, value in FIELDS.items():
         getattr(writer, f"add_{name}")(value)
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN),
@@ -75,6 +79,8 @@ def save_gguf(
         else:
             stored = blocks((shape[0], shape[1]), kind, random)
             writer.add_tensor(f"{name}.weight", stored, raw_dtype=kind)
+    if rope_factors is not None:
+        writer.add_tensor("rope_freqs.weight", rope_factors.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

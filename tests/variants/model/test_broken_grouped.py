@@ -32,6 +32,7 @@ DOWN = "model.layers.1.mlp.down_proj"
 CT, CHANNELS = LAYOUTS["compressed-tensors"], LAYOUTS["compressed-tensors, channels"]
 ASYMMETRIC = LAYOUTS["compressed-tensors in bf16, zero points"]
 GPTQ, AWQ = LAYOUTS["GPTQ"], LAYOUTS["AWQ"]
+ACTORDER = LAYOUTS["compressed-tensors, actorder group"]
 SYMMETRIC, DESC_ACT = LAYOUTS["GPTQ, symmetric"], LAYOUTS["GPTQ, desc_act"]
 NVFP4, MODELOPT = LAYOUTS["NVFP4 of compressed-tensors"], LAYOUTS["NVFP4 of ModelOpt"]
 MXFP4 = LAYOUTS["MXFP4 of compressed-tensors"]
@@ -103,6 +104,26 @@ BROKEN: dict[str, tuple[Any, Change, str]] = {
     "half a matrix": (CT, cut_down("weight_packed", 48), f"{DOWN}.weight_packed is I32 [48, 20]"),
     "half the scales": (CT, cut_down("weight_scale", 48), f"{DOWN}.weight_scale is F16 [48, 5]"),
     "no scales": (CT, without(f"{DOWN}.weight_scale"), f"{DOWN}.weight_scale is missing"),
+    "no codes": (
+        CT, without(f"{DOWN}.weight_packed"),
+        f"{DOWN}.weight_packed is missing in the weights and I32 [96, 20] by config.json (num_bits",
+    ),
+    "no codes of GPTQ": (
+        GPTQ, without(f"{DOWN}.qweight"),
+        f"{DOWN}.qweight is missing in the weights and I32 [20, 96] by config.json (bits 4)",
+    ),
+    "no codes of AWQ": (AWQ, without(f"{DOWN}.qweight"), f"{DOWN}.qweight is missing"),
+    "no codes of ModelOpt": (
+        MODELOPT, with_weights(lambda weights: weights.pop(f"{DOWN}.weight")),
+        f"{DOWN}.weight is missing",
+    ),
+    "no codes of MXFP4": (
+        MXFP4, without(f"{DOWN}.weight_packed"), f"{DOWN}.weight_packed is missing"
+    ),
+    "E2M1 of another type": (
+        MXFP4, put("weight_packed", torch.zeros(96, 80, dtype=torch.int8)),
+        f"{DOWN}.weight_packed is I8 [96, 80] in the weights and U8 [96, 80] by config.json",
+    ),
     "codes of 8 bits": (
         CT, put("weight_packed", torch.zeros(96, 40, dtype=torch.int32)),
         f"{DOWN}.weight_packed is I32 [96, 40] in the weights and I32 [96, 20] by config.json "
@@ -136,6 +157,10 @@ BROKEN: dict[str, tuple[Any, Change, str]] = {
         MODELOPT, put("weight_scale_2", torch.tensor(torch.inf)),
         f"row 0 of {DOWN}.weight_scale has scales that are NaN or infinite",
     ),
+    "no number among scales of a matrix that is dequantised": (
+        DESC_ACT, put("scales", torch.full((5, 96), torch.nan).half()),
+        f"row 0 of {DOWN}.scales has scales that are NaN or infinite",
+    ),
     "scales of inputs": (
         MODELOPT, put("pre_quant_scale", torch.ones(160)), "pre_quant_scale means scales of inputs"
     ),
@@ -166,6 +191,16 @@ BROKEN: dict[str, tuple[Any, Change, str]] = {
     ),
     "a group that is not there": (DESC_ACT, index(99), f"{DOWN}.g_idx is no permutation"),
     "a group below zero": (GPTQ, index(-1), f"{DOWN}.g_idx is no permutation"),
+    "no order of columns": (
+        DESC_ACT, without(f"{DOWN}.g_idx"),
+        f"{DOWN}.g_idx is missing in the weights and one group for each column by config.json "
+        f"(desc_act true){OTHER_FILES}",
+    ),
+    "no order of columns of compressed-tensors": (
+        ACTORDER, without(f"{DOWN}.weight_g_idx"),
+        f"{DOWN}.weight_g_idx is missing in the weights and one group for each column by "
+        "config.json (actorder group)",
+    ),
     "an order of other columns": (
         GPTQ, put("g_idx", torch.zeros(96, dtype=torch.int32)),
         f"{DOWN}.g_idx is I32 [96] in the weights and I32 or I64 [160] by config.json",

@@ -1,17 +1,21 @@
 """GGUF files: Q4_0 as it is, other types dequantised, as transformers reads them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError
-from decodescope.variants.model import gguf_file
+from decodescope.variants.model import gguf_file, loading
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
 from tests.variants.model.gguf_checkpoints import (
+    FIELDS,
+    HEADS,
+    HIDDEN,
     MIXES,
     VOCABULARY,
     by_transformers,
@@ -71,10 +75,57 @@ def test_the_head_may_be_the_embedding_table(tmp_path: Path) -> None:
     assert torch.equal(loaded.model(ids).logits, by_transformers(path)(ids).logits)
 
 
+def test_frequencies_are_divided_by_the_factors_of_the_file(tmp_path: Path) -> None:
+    """Which transformers' reader leaves out."""
+    path, half = tmp_path / "model.gguf", HIDDEN // HEADS // 2
+    factors = np.linspace(1, 8, half)
+    save_gguf(path, MIXES["Q4_0"], rope_factors=factors)
+    loaded = load(path)
+    expected = 500.0 ** (-np.arange(half) / half) / factors
+    assert np.allclose(loaded.model.model.rotary_emb.inv_freq, expected, rtol=1e-6, atol=0)
+    assert [finding.code for finding in loaded.findings] == ["quantized_checkpoint"]
+    theirs = by_transformers(path)
+    theirs.model.rotary_emb.inv_freq.div_(torch.from_numpy(factors).float())
+    ids = torch.arange(40)[None]
+    assert torch.equal(loaded.model(ids).logits, theirs(ids).logits)
+
+
+def test_a_file_is_opened_as_seldom_as_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parsing a vocabulary of 128,000 takes seconds: once for config.json, once for the tensors."""
+    save_gguf(tmp_path / "model.gguf", MIXES["Q8_0"])
+    opened = 0
+    init = gguf.GGUFReader.__init__
+
+    def counted(reader: gguf.GGUFReader, *given: Any) -> None:
+        nonlocal opened
+        opened += 1
+        init(reader, *given)
+
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", counted)
+    monkeypatch.setattr(loading, "_load_tokenizer", lambda *_: None)
+    load(tmp_path / "model.gguf")
+    assert opened == 2
+
+
 def test_a_folder_of_gguf_files_asks_for_one(tmp_path: Path) -> None:
     save_gguf(tmp_path / "model.gguf", {})
     with pytest.raises(ModelError, match=r"a folder of GGUF files; name one, as .*model\.gguf"):
         resolve_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("length", [256, 1024])
+def test_matrices_of_other_sizes_than_the_metadata_says_are_refused(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FIELDS, "feed_forward_length", length)
+    save_gguf(tmp_path / "model.gguf", MIXES["Q4_0"])
+    words = (
+        rf"layers\.0\.mlp\.gate_proj\.weight is \[512, 256\] .* and \[{length}, 256\] by its meta"
+    )
+    with pytest.raises(ModelError, match=words):
+        load(tmp_path / "model.gguf")
 
 
 def test_an_architecture_whose_tensors_are_not_one_to_one_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model import workload_costs
-from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.skeleton import torch_dtype
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory

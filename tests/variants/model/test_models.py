@@ -11,11 +11,8 @@ from torch import nn
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.kernels.host.weights import NarrowFormat
 from decodescope.variants.model.loading import check_fits, load_model, loaded_model
-from decodescope.variants.model.quantized_weights import (
-    Quantization,
-    quantize_model,
-    weight_tensors,
-)
+from decodescope.variants.model.quantized_weights import Quantization, weight_tensors
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.source import Preset, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read

@@ -12,10 +12,11 @@ from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.model_costs import captured_model
 from decodescope.kernels.host.packing import PACKED_FORMATS
 from decodescope.variants.model.mxfp4_experts import packed_experts
-from decodescope.variants.model.quantized_weights import planned_weights, quantization_of
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import planned_weights
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
-from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
+from decodescope.variants.model.workload_costs import KvBytes, model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec
 from tests.helpers.recordings import capture
 
@@ -107,6 +108,22 @@ def test_the_limit_of_a_run_counts_weights_of_4_bits(name: str, variant: str) ->
     assert model is not None
     work = role_work(model.shape, StepShape(1, 129), model.weights)
     assert sum(role.weight_bytes for role in work.values()) == pytest.approx(read, rel=0.025)
+
+
+@pytest.mark.parametrize(("words", "most"), [("", 0.307), ("+embedding8", 0.274)])
+def test_memory_of_4_bits_is_that_of_their_description(words: str, most: float) -> None:
+    """Of bf16's. 4 bits and a float16 for 128 columns, and the table in 16 or in 8."""
+    name = "llama-3.1-8b"
+    quantization = quantization_of(VariantSpec.parse(f"fused+int4{words}"))
+    assert quantization is not None
+    stored = model_bytes(planned_weights(name, built(name), quantization))
+    table = 128_256 * 4096
+    norms = 65 * 4096
+    packed = PUBLISHED[name] - table - norms
+    expected = packed * 33 / 64 + 2 * norms + (table + 4 * 128_256 if words else 2 * table)
+    # Scales of 4,096 and 14,336 columns fill whole blocks of 16 bytes.
+    assert stored == expected
+    assert most - 0.001 < stored / (2 * PUBLISHED[name]) < most
 
 
 @pytest.mark.parametrize("name", list(PUBLISHED))

@@ -13,20 +13,18 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, WeightMatrix, quantized_rows
-from decodescope.variants.model import narrowing
+from decodescope.variants.model import quantizing
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     QuantizedEmbedding,
     QuantizedExperts,
     QuantizedLinear,
     dequantized_bytes,
-    is_quantized,
-    planned_weights,
     quantization_of,
-    quantize_model,
     quantized_formats,
     weight_tensors,
 )
+from decodescope.variants.model.quantizing import is_quantized, planned_weights, quantize_model
 from decodescope.variants.model.workload_costs import model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
@@ -183,7 +181,7 @@ def test_each_weight_is_freed_before_the_next_layer(
     def say(stage: str) -> None:
         alive.append({path[0] for path, weight in weights.items() if weight() is not None})
 
-    monkeypatch.setattr(narrowing, "quantized_rows", counted)
+    monkeypatch.setattr(quantizing, "quantized_rows", counted)
     quantize_model(family, model, Quantization("fp8_e4m3"), say)
     assert alive == [{"0", "1"}, {"1"}, set()]
     assert max(peaks) <= before + layer_bytes
@@ -248,8 +246,8 @@ def test_large_matrices_are_quantised_in_blocks(monkeypatch: pytest.MonkeyPatch)
         rows.append(len(matrix))
         return quantized_rows(matrix, *how)
 
-    monkeypatch.setattr(narrowing, "quantized_rows", counted)
-    monkeypatch.setattr(narrowing, "_BLOCK", 96 * 50 + 5)
+    monkeypatch.setattr(quantizing, "quantized_rows", counted)
+    monkeypatch.setattr(quantizing, "_BLOCK", 96 * 50 + 5)
     model = quantized("llama2", Quantization("fp8_e4m3"))
     monkeypatch.undo()
     whole = quantized("llama2", Quantization("fp8_e4m3"))
@@ -265,7 +263,7 @@ def test_large_matrices_are_quantised_in_blocks(monkeypatch: pytest.MonkeyPatch)
 def test_a_weight_that_is_not_finite_is_one_clear_line(
     bad: float, how: Quantization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrowing, "_BLOCK", 960)
+    monkeypatch.setattr(quantizing, "_BLOCK", 960)
     model = families.build("llama2")
     model.model.layers[1].mlp.up_proj.weight[117, 3] = bad
     with pytest.raises(ModelError) as raised:

@@ -4,18 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix
+from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix, quantized_rows
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     QuantizedExperts,
     QuantizedLinear,
     dequantized_bytes,
-    is_quantized,
-    planned_weights,
     quantization_of,
-    quantize_model,
 )
+from decodescope.variants.model.quantizing import is_quantized, planned_weights, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops, model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec
@@ -72,9 +70,28 @@ def test_bytes_of_a_step_by_hand(device: str) -> None:
     assert step.weight_bytes_read == layers + norms + head + embedding
 
 
+@pytest.mark.parametrize("family", ["llama-tied", "llama2"])
+def test_the_embedding_table_has_8_bits_beside_4(family: str) -> None:
+    original, model = families.build(family), families.build(family)
+    how = quantization_of(VariantSpec.parse("fused+int4_g32+embedding8"))
+    assert how is not None
+    planned = planned_weights(family, model, how)
+    quantize_model(family, model, how)
+    assert is_quantized(model, how)
+    assert not is_quantized(model, Quantization("int4_g32"))
+    assert model_bytes(planned) == model_bytes(model)
+    table, head = model.model.embed_tokens, model.lm_head
+    assert table.data.dtype == torch.int8
+    rows, scale = quantized_rows(original.model.embed_tokens.weight, "int8")
+    assert torch.equal(table.data, rows)
+    assert torch.equal(table.scale, scale)
+    # A tied head is rounded from the weights, not from the table's 8 bits.
+    expected = narrow_matrix(original.lm_head.weight, "int4_g32").dense(torch.float32)
+    mine = WeightMatrix(head.data, head.scale, packing=head.packing).dense(torch.float32)
+    assert torch.equal(mine, expected)
+
+
 def test_what_has_no_4_bits_is_refused() -> None:
-    with pytest.raises(InputError, match=r"fused\+int4\+embedding8: no embedding table has 4 bits"):
-        VariantSpec.parse("fused+int4+embedding8")
     spec = VariantSpec.parse("fused+mxfp4")
     with pytest.raises(ModelError, match="cannot run gpt_oss with weights in mxfp4"):
         require_support("m", families.CONFIGS["gpt-oss"], 1, "cpu", spec)

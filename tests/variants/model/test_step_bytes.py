@@ -7,7 +7,8 @@ import torch
 from transformers import AutoConfig
 
 from decodescope.analyzer.modelling.step_work import touched_experts
-from decodescope.variants.model.quantized_weights import Quantization, quantize_model
+from decodescope.variants.model.quantized_weights import Quantization
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import (

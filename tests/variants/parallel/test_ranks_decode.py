@@ -12,10 +12,10 @@ from decodescope.variants.model.loading import LoadedModel, load_model, loaded_m
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     QuantizedMatrix,
-    quantize_model,
     scaled,
     weight_tensors,
 )
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.cuts import split_of
@@ -144,6 +144,7 @@ def weights_of(matrix: QuantizedMatrix) -> torch.Tensor:
 def test_a_shard_is_quantized_as_a_part_of_the_whole(tmp_path: Path) -> None:
     cases = [("llama-biased", False, Quantization("nvfp4", head=False))]
     cases += [("llama-biased", False, Quantization(name)) for name in ("mxfp4", "int4_g32")]
+    cases.append(("llama-tied", False, Quantization("int4_g32", embedding=True)))
     for ep in (False, True):
         cases.append(("qwen2-moe", ep, Quantization("fp8_e4m3")))
         cases.append(("llama-tied", False, Quantization("int8", embedding=not ep)))

@@ -202,9 +202,9 @@ def test_a_compiler_that_fails_costs_only_the_names(
 
 def test_the_read_peak_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(read_peaks, "cache_folder", lambda: tmp_path)
-    first = read_peaks.read_peak("cuda")
+    first = read_peaks.read_peak()
     assert isinstance(first, ReadPeak)
     monkeypatch.setattr(read_peaks, "measure_read_peak", lambda: 1.0)
-    assert read_peaks.read_peak("cuda") == first
+    assert read_peaks.read_peak() == first
     assert this_gpu() == this_gpu()
     assert this_gpu().uuid in str(next(tmp_path.iterdir()))

@@ -12,7 +12,8 @@ import torch
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantized_weights import Quantization, is_quantized
+from decodescope.variants.model.quantized_weights import Quantization
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.ranks import Ranks

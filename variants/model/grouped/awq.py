@@ -49,7 +49,7 @@ def awq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
     """
     weight, scale, zeros = (f"{key}.{end}" for end in ("qweight", "scales", "qzeros"))
     scheme = checkpoint.scheme_of(("awq",), 0, columns, True)
-    if scheme is None or weight not in checkpoint.tensors:
+    if scheme is None or not checkpoint.holds(key, weight, scale):
         return None
     groups, words = scheme.groups(columns), rows // ROWS_OF_WORD
     field = f"group_size {scheme.group or -1}"

@@ -23,6 +23,11 @@ class PackedCheckpoint:
     schemes: tuple[PackedScheme, ...]
     read: Callable[[str], torch.Tensor]
 
+    def holds(self, key: str, codes: str, scale: str) -> bool:
+        """Whether these tensors, of which one may be missing, are the matrix `key`."""
+        plain = f"{key}.weight" in self.tensors
+        return codes in self.tensors or (scale in self.tensors and not plain)
+
     def require(self, name: str, types: tuple[str, ...], shape: Shape, field: str) -> None:
         """Check the type and shape of a tensor, which follow from `field` of config.json.
 
@@ -60,15 +65,20 @@ class PackedCheckpoint:
             return None, "its scales are float32"
         return packing, "" if packing is not None else "no kernel reads such groups"
 
-    def group_of(self, name: str, columns: int, group: int) -> torch.Tensor | None:
-        """The group of each column by the tensor `name`, None if there is no such tensor or they
-        are in order.
+    def group_of(self, name: str, columns: int, scheme: PackedScheme) -> torch.Tensor | None:
+        """The group of each column by the tensor `name`, None if they are in order, as without such
+        a tensor.
 
         Raises:
-            ModelError: another tensor than a permutation of the groups; names it.
+            ModelError: another tensor than a permutation of the groups, or none where the scheme
+                has an order; names it.
         """
         if name not in self.tensors:
+            if scheme.order and scheme.groups(columns) > 1:
+                expected = f"one group for each column by config.json ({scheme.order})"
+                self.refuse(name, "missing", expected)
             return None
+        group = scheme.group or columns
         self.require(name, ("I32", "I64"), (columns,), "one group for each column")
         stored = self.read(name).long().cpu()
         ordered = torch.arange(columns) // group

@@ -15,14 +15,10 @@ Source: compressed-tensors' NVFP4PackedCompressor and MXFP4PackedCompressor; vLL
 
 from dataclasses import dataclass
 
-import torch
-
+from decodescope.kernels.host.packed import e8m0_values
 from decodescope.kernels.host.packing import Packing, packing_of
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.matrix import GroupedMatrix, Groups, Tensors, nibbles
-
-# Bits of a float32's fraction.
-_FRACTION = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +32,7 @@ class Fp4(GroupedMatrix):
         codes = nibbles(tensors[self.tensors[0]][rows])
         stored = tensors[self.scale][rows]
         if self.whole is None:
-            # A float32's exponent, but for that of 0, which is a subnormal number. NaN is infinite.
-            bits = torch.where(stored == 0, 1 << (_FRACTION - 1), stored.int() << _FRACTION)
-            return Groups(codes, bits.view(torch.float32))
+            return Groups(codes, e8m0_values(stored))
         whole = tensors[self.whole].reshape(()).float()
         row_scale = (1 / whole if self.divides else whole).expand(len(codes))
         return Groups(codes, stored.float(), row_scale=row_scale)
@@ -54,10 +48,13 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
     described = checkpoint.tensors.get(named["scale"])
     groups = described.shape[-1] if described is not None and described.shape else 0
     scheme = checkpoint.scheme_of(("nvfp4", "mxfp4"), groups, columns, False)
-    modelopt = named["packed"] not in checkpoint.tensors
+    # ModelOpt names codes as others name weights of 16 or 8 bits.
+    plain = checkpoint.tensors.get(f"{key}.weight")
+    if plain is not None and plain.dtype != "U8":
+        return None
+    modelopt = plain is not None or named["scale_2"] in checkpoint.tensors
     codes = f"{key}.weight" if modelopt else named["packed"]
-    stored = checkpoint.tensors.get(codes)
-    if scheme is None or stored is None or stored.dtype != "U8":
+    if scheme is None or not checkpoint.holds(key, codes, named["scale"]):
         return None
     field = f"group_size {scheme.group}"
     packing = packing_of(scheme.layout, columns)
@@ -83,7 +80,6 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
         named["scale"],
         f"{'ModelOpt' if modelopt else 'compressed-tensors'} {scheme.layout}",
         packing,
-        "",
-        whole,
-        not modelopt,
+        whole=whole,
+        divides=not modelopt,
     )

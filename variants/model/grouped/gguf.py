@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.packing import integer_packing
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.grouped.matrix import GroupedMatrix, Groups, Tensors
@@ -43,7 +44,11 @@ class GgufMatrix(GroupedMatrix):
 def gguf_matrices(
     name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]
 ) -> dict[str, GroupedMatrix]:
-    """The quantised matrices of a GGUF file, by the name of their nn.Linear in `skeleton`."""
+    """The quantised matrices of a GGUF file, by the name of their nn.Linear in `skeleton`.
+
+    Raises:
+        ModelError: one of another shape than the file's metadata says; names it.
+    """
     matrices: dict[str, GroupedMatrix] = {}
     for key, module in skeleton.named_modules():
         weight = f"{key}.weight"
@@ -51,6 +56,11 @@ def gguf_matrices(
             continue
         if (kind := tensors[weight].dtype) not in _FLOATS:
             rows, columns = module.out_features, module.in_features
+            if (shape := tensors[weight].shape) != (rows, columns):
+                raise ModelError(
+                    f"{name}: {weight} is {list(shape)} in the weights and {[rows, columns]} by "
+                    "its metadata; download the file again"
+                )
             packing = integer_packing(columns, _GROUP, zeros=False) if kind == _Q4_0 else None
             reason = "" if packing else "no kernel reads it"
             matrices[key] = GgufMatrix(
@@ -64,7 +74,7 @@ def gguf_matrices(
                 f"GGUF {kind}",
                 packing,
                 reason,
-                kind,
+                kind=kind,
             )
     return matrices
 

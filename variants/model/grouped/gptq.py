@@ -10,8 +10,6 @@ Source: GPTQModel's and AutoGPTQ's QuantLinear, and its convert_gptq_v1_to_v2_fo
 
 from dataclasses import dataclass
 
-import torch
-
 from decodescope.kernels.host.packing import integer_packing
 from decodescope.variants.model.grouped.checkpoint import SCALE_TYPES, PackedCheckpoint
 from decodescope.variants.model.grouped.matrix import (
@@ -31,7 +29,6 @@ _ONES = 0x11111111
 class Gptq(GroupedMatrix):
     symmetric: bool = True
     one_less: bool = True
-    group_of: torch.Tensor | None = None
 
     def groups(self, tensors: Tensors, rows: slice) -> Groups:
         codes = nibbles(tensors[f"{self.key}.qweight"][:, rows].T)[:, : self.columns]
@@ -42,9 +39,8 @@ class Gptq(GroupedMatrix):
                 f"{self.key}.qzeros holds other zero points than {MIDDLE}, and none of its own by "
                 "config.json (sym true); use the files of one checkpoint"
             )
-        group_of = None if self.group_of is None else self.group_of.to(codes.device)
         scales = tensors[self.scale][:, rows].T.float()
-        return Groups(codes, scales, None if self.symmetric else zeros, group_of=group_of)
+        return Groups(codes, scales, None if self.symmetric else zeros)
 
 
 def gptq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> GroupedMatrix | None:
@@ -55,14 +51,14 @@ def gptq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Gro
     """
     weight, scale, zeros = (f"{key}.{end}" for end in ("qweight", "scales", "qzeros"))
     scheme = checkpoint.scheme_of(("gptq", "gptq_v2"), 0, columns, False)
-    if scheme is None or weight not in checkpoint.tensors:
+    if scheme is None or not checkpoint.holds(key, weight, scale):
         return None
     groups, words = scheme.groups(columns), -(-rows // ROWS_OF_WORD)
     field = f"group_size {scheme.group or -1}"
     checkpoint.require(weight, ("I32",), (-(-columns // 8), rows), "bits 4")
     checkpoint.require(scale, SCALE_TYPES, (groups, rows), field)
     checkpoint.require(zeros, ("I32",), (groups, words), field)
-    group_of = checkpoint.group_of(f"{key}.g_idx", columns, scheme.group or columns)
+    group_of = checkpoint.group_of(f"{key}.g_idx", columns, scheme)
     own_zeros = not scheme.symmetric
     return Gptq(
         checkpoint.model,
@@ -76,7 +72,7 @@ def gptq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Gro
         *checkpoint.packing_or_reason(
             integer_packing(columns, scheme.group, own_zeros), scale, group_of
         ),
+        group_of,
         scheme.symmetric,
         scheme.layout == "gptq",
-        group_of,
     )

@@ -6,14 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.grouped.awq import awq
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.fp4 import fp4
 from decodescope.variants.model.grouped.gptq import gptq
 from decodescope.variants.model.grouped.matrix import GroupedMatrix
 from decodescope.variants.model.grouped.pack_quantized import pack_quantized
-from decodescope.variants.model.grouped.schemes import PackedScheme
 from decodescope.variants.model.quantized_weights import QuantizedLinear, QuantizedMatrix, untie
 from decodescope.variants.parallel.cuts import Cut, split_of
 from decodescope.variants.parallel.shard import cut_quantized
@@ -24,19 +22,12 @@ _DESCRIPTIONS = ("weight_shape", "weight_g_idx", "g_idx")
 _NO_SUCH_SCALES = "its scales are beyond those of the kernels"
 
 
-def grouped_matrices(
-    name: str,
-    skeleton: Any,
-    tensors: Mapping[str, StoredTensor],
-    schemes: tuple[PackedScheme, ...],
-    read: Callable[[str], torch.Tensor],
-) -> dict[str, GroupedMatrix]:
-    """The matrices of `schemes`, by the name of their nn.Linear in `skeleton`; `read` reads a
-    tensor. Raises as the readers of the formats."""
-    checkpoint = PackedCheckpoint(name, tensors, schemes, read)
+def grouped_matrices(checkpoint: PackedCheckpoint, skeleton: Any) -> dict[str, GroupedMatrix]:
+    """The matrices of its schemes, by the name of their nn.Linear in `skeleton`. Raises as the
+    readers of the formats."""
     matrices = {}
     for key, module in skeleton.named_modules():
-        if schemes and type(module) is nn.Linear:
+        if checkpoint.schemes and type(module) is nn.Linear:
             sizes = module.out_features, module.in_features
             found = (reader(checkpoint, key, *sizes) for reader in _READERS)
             matrix = next((each for each in found if each is not None), None)

@@ -1,8 +1,8 @@
 """A matrix of 4 bits as a checkpoint stores it, and the words or weights that it becomes.
 
-Codes and scales are moved, never rounded again. Float16 scales stay; bfloat16 ones become float16,
-times a power of two for the row where float16 has no such number. A matrix that the kernels'
-layouts cannot hold is dequantised: to the model's dtype, in float32 and rounded once.
+Codes and scales are moved, never rounded again. Scales of 16 bits become float16, times a power of
+two for the row where float16 lacks such a scale or its weights. A matrix that the kernels' layouts
+cannot hold is dequantised: to the model's dtype, in float32 and rounded once.
 """
 
 from abc import ABC, abstractmethod
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.packed import packed, unpacked
-from decodescope.kernels.host.packing import Packing
+from decodescope.kernels.host.packed import e8m0_values, packed, unpacked
+from decodescope.kernels.host.packing import E8M0_BIAS, LARGEST_EXPONENT, Packing
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -22,32 +22,28 @@ _BLOCK = 1 << 20
 # GPTQ and AWQ have eight rows in a word.
 ROWS_OF_WORD = 8
 MIDDLE = 8
-# Codes times scales stay below the largest float16, which batches make of them.
-_LARGEST_EXPONENT = 11
-# Of a float32's exponent.
-_BIAS = 127
-# E8M0 beyond 2^4 overflows in batches (`kernels.device.packed_batched`).
-_LARGEST_E8M0 = 16.0
+# Codes times float16 scales below 2^11 have a float16, which batches make of them.
+_LARGEST_FLOAT16 = 11
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """Rows of a matrix: codes uint8 [rows, columns], 0 to 15; scales float32 [rows, groups]; zero
     points uint8 [rows, groups], None where all are 8; the rows' scales float32 [rows], None where
-    all are 1. `group_of` int64 [columns] are the groups of columns that are not in order."""
+    all are 1."""
 
     codes: torch.Tensor
     scales: torch.Tensor
     zeros: torch.Tensor | None = None
     row_scale: torch.Tensor | None = None
-    group_of: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedMatrix(ABC):
     """The matrix of the nn.Linear `key`. `tensors` are its names in the checkpoint, of which
     `scale` is that of its scales, and `stored` says in words what it is. Without a `packing` it is
-    dequantised, because of `reason`. `group` is the columns of a scale."""
+    dequantised, because of `reason`. `group` is the columns of a scale, and `group_of` int64
+    [columns] their groups if they are not in order."""
 
     model: str
     key: str
@@ -59,6 +55,7 @@ class GroupedMatrix(ABC):
     stored: str
     packing: Packing | None
     reason: str = ""
+    group_of: torch.Tensor | None = None
 
     @abstractmethod
     def groups(self, tensors: Tensors, rows: slice) -> Groups:
@@ -69,8 +66,10 @@ class GroupedMatrix(ABC):
         """
 
     def weights(self, tensors: Tensors, rows: slice) -> torch.Tensor:
-        """Some rows in float32."""
-        return self._weights(self.groups(tensors, rows))
+        """Some rows in float32. Raises as `_require_scales`."""
+        groups = self.groups(tensors, rows)
+        self._require_scales(groups, rows)
+        return self._weights(groups)
 
     @property
     def blocks(self) -> Iterator[slice]:
@@ -82,7 +81,8 @@ class GroupedMatrix(ABC):
         self, tensors: Tensors, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Its words int32 [rows, width] and scales of rows, for the kernels and a model of `dtype`;
-        None if they cannot hold its scales. Raises as `groups` and `_require_numbers`."""
+        None if they cannot hold its scales. Raises as `groups`, `_require_scales` and
+        `_require_weights`."""
         packing = self.packing
         if packing is None:
             return None
@@ -91,7 +91,8 @@ class GroupedMatrix(ABC):
         row_scale = torch.ones(self.rows, device=device)
         for block in self.blocks:
             groups = self.groups(tensors, block)
-            self._require_numbers(groups, block, dtype)
+            self._require_scales(groups, block)
+            self._require_weights(groups, block, dtype)
             scales, factor = _exact_scales(groups.scales, packing)
             if scales is None:
                 return None
@@ -109,12 +110,8 @@ class GroupedMatrix(ABC):
             self._require_finite(weights, block, dtype)
         return made
 
-    def _require_numbers(self, groups: Groups, block: slice, dtype: torch.dtype) -> None:
-        """Check that every scale is a finite number, and every weight is one in `dtype`.
-
-        Raises:
-            ModelError: it is not; names tensor and row.
-        """
+    def _require_scales(self, groups: Groups, block: slice) -> None:
+        """Raise `ModelError` if a scale is no finite number; names tensor and row."""
         bad = ~groups.scales.isfinite().all(dim=1)
         if groups.row_scale is not None:
             bad |= ~groups.row_scale.isfinite()
@@ -123,6 +120,9 @@ class GroupedMatrix(ABC):
                 f"row {block.start + int(bad.nonzero()[0])} of {self.scale} has scales that are "
                 "NaN or infinite; download or save the checkpoint again"
             )
+
+    def _require_weights(self, groups: Groups, block: slice, dtype: torch.dtype) -> None:
+        """Raise `ModelError` if a weight is no finite number in `dtype`; names matrix and row."""
         bound = groups.scales.abs().amax(dim=1) * 2 * MIDDLE
         if groups.row_scale is not None:
             bound = bound * groups.row_scale.abs()
@@ -134,9 +134,10 @@ class GroupedMatrix(ABC):
             words = _words(groups, groups.scales, self.packing)
             weights = unpacked(words, self.packing, torch.float32)
         else:
-            group_of = groups.group_of
+            group_of = self.group_of
             if group_of is None:
-                group_of = torch.arange(self.columns, device=groups.codes.device) // self.group
+                group_of = torch.arange(self.columns) // self.group
+            group_of = group_of.to(groups.codes.device)
             zeros = MIDDLE if groups.zeros is None else groups.zeros[:, group_of].float()
             weights = (groups.codes.float() - zeros) * groups.scales[:, group_of]
         return weights if groups.row_scale is None else weights * groups.row_scale[:, None]
@@ -174,12 +175,13 @@ def _exact_scales(
     """The scales as the packing stores them, and by what each row is multiplied; None if the
     packing has no such numbers."""
     if packing.format.scales == "e8m0":
-        return (scales if bool((scales <= _LARGEST_E8M0).all()) else None), 1.0
-    if packing.format.scales == "e4m3" or torch.equal(scales.half().float(), scales):
+        return (scales if bool((scales <= 2.0**LARGEST_EXPONENT).all()) else None), 1.0
+    largest = scales.abs().amax(dim=1)
+    fit = bool((largest < 2.0**_LARGEST_FLOAT16).all())
+    if packing.format.scales == "e4m3" or (fit and torch.equal(scales.half().float(), scales)):
         return scales, 1.0
-    exponent = torch.frexp(scales.abs().amax(dim=1)).exponent - _LARGEST_EXPONENT
-    # As bits, because exp2 is not exact on every device.
-    factor = ((exponent.clamp(min=1 - _BIAS) + _BIAS) << 23).view(torch.float32)
+    exponent = torch.frexp(largest).exponent - _LARGEST_FLOAT16
+    factor = e8m0_values((exponent.clamp(min=1 - E8M0_BIAS) + E8M0_BIAS).to(torch.uint8))
     divided = scales / factor[:, None]
     exact = torch.equal(divided.half().float() * factor[:, None], scales)
     return (divided if exact else None), factor

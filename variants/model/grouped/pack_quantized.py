@@ -10,8 +10,6 @@ Source: compressed-tensors' PackedQuantizationCompressor.
 
 from dataclasses import dataclass
 
-import torch
-
 from decodescope.kernels.host.packing import integer_packing
 from decodescope.variants.model.grouped.checkpoint import SCALE_TYPES, PackedCheckpoint
 from decodescope.variants.model.grouped.matrix import (
@@ -26,16 +24,14 @@ from decodescope.variants.model.grouped.matrix import (
 @dataclass(frozen=True, slots=True)
 class PackQuantized(GroupedMatrix):
     zeros: str | None = None
-    group_of: torch.Tensor | None = None
 
     def groups(self, tensors: Tensors, rows: slice) -> Groups:
         packed = tensors[f"{self.key}.weight_packed"][rows]
         zeros = None
         if self.zeros is not None:
             zeros = nibbles(tensors[self.zeros].T)[:, rows].T
-        group_of = None if self.group_of is None else self.group_of.to(packed.device)
         codes = nibbles(packed)[:, : self.columns]
-        return Groups(codes, tensors[self.scale][rows].float(), zeros, group_of=group_of)
+        return Groups(codes, tensors[self.scale][rows].float(), zeros)
 
 
 def pack_quantized(
@@ -53,7 +49,7 @@ def pack_quantized(
     scheme = checkpoint.scheme_of(
         ("pack-quantized",), stored[-1] if stored else 0, columns, zeros in checkpoint.tensors
     )
-    if scheme is None or packed not in checkpoint.tensors:
+    if scheme is None or not checkpoint.holds(key, packed, scale):
         return None
     groups = scheme.groups(columns)
     field = f"group_size {scheme.group}" if scheme.group else "strategy channel"
@@ -69,20 +65,19 @@ def pack_quantized(
         checkpoint.require(shape, ("I64", "I32"), (2,), "hidden_size, intermediate_size")
         if (found := checkpoint.read(shape).tolist()) != [rows, columns]:
             checkpoint.refuse(shape, str(found), f"{[rows, columns]} by config.json")
-    group = scheme.group or columns
-    group_of = checkpoint.group_of(g_idx, columns, group)
+    group_of = checkpoint.group_of(g_idx, columns, scheme)
     return PackQuantized(
         checkpoint.model,
         key,
         rows,
         columns,
-        group,
+        scheme.group or columns,
         (packed, scale, *([zeros] if own_zeros else ())),
         scale,
         f"compressed-tensors int4{' with zero points' if own_zeros else ''}, {field}",
         *checkpoint.packing_or_reason(
             integer_packing(columns, scheme.group, own_zeros), scale, group_of
         ),
-        zeros if own_zeros else None,
         group_of,
+        zeros if own_zeros else None,
     )

@@ -18,6 +18,8 @@ Fields = Mapping[str, Any]
 FORMATS = ("pack-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized")
 METHODS = ("gptq", "awq")
 _STRATEGIES = ("group", "channel", "tensor_group")
+# Of actorder; "weight" and "static" only change how the codes were found.
+_ORDERS = ("group", "dynamic", True)
 _FLOAT_GROUPS: Mapping[int, Layout] = {16: "nvfp4", 32: "mxfp4"}
 _GPTQ_FORMATS: Mapping[str, Layout] = {"gptq": "gptq", "gptq_v2": "gptq_v2"}
 _NVFP4 = "NVFP4"
@@ -28,11 +30,13 @@ _MANY = 1 << 30
 @dataclass(frozen=True, slots=True)
 class PackedScheme:
     """`group` is the columns that share a scale, 0: all of a row. A `symmetric` one has no zero
-    points of its own."""
+    points of its own. `order` is the field that says that an order of activations made the groups,
+    "" if none does: each column's group is stored then."""
 
     layout: Layout
     group: int
     symmetric: bool = True
+    order: str = ""
 
     @property
     def format(self) -> PackedName | None:
@@ -56,7 +60,8 @@ def packed_schemes(fields: Fields) -> tuple[PackedScheme, ...]:
         return (PackedScheme("awq", _group(fields), symmetric=False),)
     if method == "gptq":
         layout = _GPTQ_FORMATS[_checkpoint_format(fields)]
-        return (PackedScheme(layout, _group(fields), fields.get("sym", True) is True),)
+        order = "desc_act true" if fields.get("desc_act") is True else ""
+        return (PackedScheme(layout, _group(fields), fields.get("sym", True) is True, order),)
     schemes = (_scheme(weights) for weights in weight_schemes(fields))
     return tuple(dict.fromkeys(scheme for scheme in schemes if scheme is not None))
 
@@ -98,7 +103,8 @@ def _scheme(weights: Fields) -> PackedScheme | None:
         return None if layout is None else PackedScheme(layout, int(weights["group_size"]))
     grouped = weights.get("strategy") != "channel"
     group = max(weights.get("group_size") or 0, 0) if grouped else 0
-    return PackedScheme("pack-quantized", group, weights.get("symmetric", True) is True)
+    order = f"actorder {named}" if (named := weights.get("actorder")) in _ORDERS else ""
+    return PackedScheme("pack-quantized", group, weights.get("symmetric", True) is True, order)
 
 
 def _float_layout(weights: Fields) -> Layout | None:

@@ -22,9 +22,9 @@ from decodescope.variants.model.quantized_weights import (
     Convert,
     converting_with,
     quantization_of,
-    quantize_model,
     scaled,
 )
+from decodescope.variants.model.quantizing import quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes, expected_experts
 from decodescope.variants.parallel.cuts import split_of

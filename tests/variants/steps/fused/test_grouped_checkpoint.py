@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -65,6 +66,18 @@ def test_what_is_dequantised_is_decoded_too(name: str, device: str, tmp_path: Pa
 def test_a_head_in_4_bits(device: str, tmp_path: Path) -> None:
     expected = save_packed(tmp_path, LAYOUTS["compressed-tensors"], head=True)
     assert_agrees(load(tmp_path, device), expected)
+
+
+def test_a_gguf_file(device: str, tmp_path: Path) -> None:
+    """Q4_0, its head dequantised, and Llama 3's frequencies."""
+    pytest.importorskip("gguf")
+    from tests.variants.model.gguf_checkpoints import MIXES, by_transformers, save_gguf
+
+    path, factors = tmp_path / "model.gguf", np.linspace(1, 8, 32)
+    save_gguf(path, MIXES["Q4_0"], rope_factors=factors)
+    expected = by_transformers(path)
+    expected.model.rotary_emb.inv_freq.div_(torch.from_numpy(factors).float())
+    assert_agrees(load(path, device), expected)
 
 
 @pytest.mark.parametrize("name", ["GPTQ", "NVFP4 of ModelOpt"])

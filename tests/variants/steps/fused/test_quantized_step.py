@@ -8,7 +8,8 @@ import torch
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.packing import PACKED_FORMATS
-from decodescope.variants.model.quantized_weights import is_quantized, quantization_of
+from decodescope.variants.model.quantized_weights import quantization_of
+from decodescope.variants.model.quantizing import is_quantized
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
@@ -89,10 +90,12 @@ def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
     assert_agrees(family, f"fused+graph+{format}", batch, "cuda", steps=12)
 
 
-@pytest.mark.parametrize("words", ["head16", "embedding8", "head16+embedding8"])
+@pytest.mark.parametrize(
+    "words", ["int8+head16", "int8+embedding8", "int8+head16+embedding8", "int4_g32+embedding8"]
+)
 @pytest.mark.parametrize("family", ["llama-tied", "llama-odd-hidden"])
 def test_head_and_embedding_are_chosen(family: str, words: str, device: str) -> None:
-    assert_agrees(family, f"fused+int8+{words}", 1, device, steps=1)
+    assert_agrees(family, f"fused+{words}", 1, device, steps=1)
 
 
 @pytest.mark.parametrize(
