@@ -4,6 +4,7 @@ The environment names the place of a process, as torchrun and our launcher set i
 store of the one that started them; what rank 0 was asked for is what all of them do.
 """
 
+import gc
 import os
 import socket
 import sys
@@ -130,6 +131,10 @@ class Group:
     def leave(self) -> None:
         self.watch.leave()
         if dist.is_initialized():
+            # NCCL's communicator is destroyed only when no CUDA graph has its kernels.
+            if "torch._dynamo" in sys.modules:
+                torch.compiler.reset()
+            gc.collect()
             dist.destroy_process_group()
 
     def _connected(self, opens: bool) -> TCPStore:

@@ -125,7 +125,7 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
         play_push(exchanges, 1 - rank, 0, first)
         memory = (
             torch.zeros(MAX_BATCH, dtype=torch.int64, device="cuda"),
-            first.new_zeros(1, 2).long(),
+            first.new_zeros(batch, 2).long(),
         )
         AllReduceChoice(*memory, at(0, "cuda"), exchanges[rank]).launch()
         torch.cuda.synchronize()
@@ -147,6 +147,7 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
                 memory = held[rank], tokens[rank], positions[rank], exchanges[rank]
                 AllReduceChoice(*memory).launch()
     torch.cuda.synchronize()
+    assert [exchange.missing.item() for exchange in exchanges] == [0, 0]
     best = keys.amax(dim=1)[:, :batch].T
     for rank in range(2):
         assert torch.equal(tokens[rank][:, 1:], 0x7FFFFFFF - (best & 0x7FFFFFFF))

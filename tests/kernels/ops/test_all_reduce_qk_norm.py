@@ -98,6 +98,8 @@ def test_what_a_rank_lacks_costs_one_token(broken: str, device: str) -> None:
     if broken == "missing":
         exchanges[0].slots[0, 1].view(3, -1)[1, 5] = MARK
     launched.launch()
+    if device == "cuda":
+        torch.cuda.synchronize()
     assert exchanges[0].missing.item() == (2 if broken == "missing" else 0)
     for found, wanted in zip(launched.updated, expected, strict=True):
         assert relative_error(found[::2], wanted[::2]) < LIMITS[torch.float32]

@@ -99,8 +99,8 @@ def test_what_is_pushed_is_picked_up_as_what_the_pick_up_sends(
             AllReduceResidual(partial, residual, exchanges[rank], pushed=True).launch()
             AllReduceResidual(partial, expected, others[rank]).launch()
             assert torch.equal(residual, expected)
-            exact = start.double() + sum(each.reference(0)[0] for each in made)
-            assert (residual - exact).norm() < 1e-6 * exact.norm()
+            terms = start.double(), *(each.reference(0)[0] for each in made)
+            assert (residual - sum(terms)).norm() < 1e-6 * sum(term.norm() for term in terms)
             empty = [slot for slot in range(SLOTS) if slot != launch % SLOTS]
             assert (exchanges[rank].slots[empty] == MARK).all()
             assert exchanges[rank].missing.item() == 0
