@@ -28,11 +28,19 @@ def write_record(
     process's) and the environment (by default this machine's)."""
     if isinstance(figures, msgspec.Struct):
         figures = msgspec.structs.asdict(figures)
-    started = ["python", "-m", "benchmarks", *sys.argv[1:]]
-    record = {"command": command or shlex.join(started), **figures}
+    record = {"command": command or _this_command(), **figures}
     if "environment" not in record:
         record["environment"] = environment()
     write_json(path, record)
+
+
+def _this_command() -> str:
+    """The command of this process, without its output file."""
+    words = ["python", "-m", "benchmarks", *sys.argv[1:]]
+    for option in {"-o", "--output"} & set(words):
+        place = words.index(option)
+        del words[place : place + 2]
+    return shlex.join(words)
 
 
 def report_result(

@@ -28,6 +28,9 @@ def test_a_record_names_the_command_that_measures_it_again(
     assert list(record) == ["command", "figure", "environment"]
     assert record["command"] == "python -m benchmarks app-costs --repeats 2"
     assert record["environment"]["torch"] == torch.__version__
+    monkeypatch.setattr(sys, "argv", ["x", "allreduce", "-o", str(path), "--ranks", "2"])
+    write_record(path, {"environment": {}})
+    assert json.loads(path.read_bytes())["command"] == "python -m benchmarks allreduce --ranks 2"
     write_record(path, {"environment": {}}, "make test-gpu")
     assert json.loads(path.read_bytes()) == {"command": "make test-gpu", "environment": {}}
 
