@@ -52,10 +52,15 @@ def test_a_case_is_the_same_in_another_process(another_process: Process) -> None
 
 @pytest.mark.slow
 def test_faults_are_found_and_the_next_cases_run(another_process: Process) -> None:
-    lines = another_process.stdout.splitlines()[1:][: len(FAULTS)]
+    lines = another_process.stdout.splitlines()[2:][: len(FAULTS)]
     found = dict(line.split(" -> ") for line in lines)
     assert list(found) == list(FAULTS), "results are in the order of the cases"
     assert {body: found[body][: len(end)] for body, end in FAULTS.items()} == FAULTS
+
+
+@pytest.mark.slow
+def test_no_result_is_lost_when_a_late_process_is_killed(another_process: Process) -> None:
+    assert another_process.stdout.splitlines()[1] == "arrived [0, 1, 2, 3, 4]"
 
 
 @pytest.mark.slow

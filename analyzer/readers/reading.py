@@ -17,6 +17,7 @@ import msgspec
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto, read_kineto_bytes
+from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.recordings.frames import MAGIC
 from decodescope.analyzer.recordings.recording import read_recording, recording_in
 from decodescope.analyzer.schema.report import Finding
@@ -145,13 +146,16 @@ def format_of(path: Path) -> str:
 
 
 def _read_recorded_window(source: ByteSource) -> Trace:
-    """The last captured window of a recording; its source format is "recording"."""
+    """The last captured window of a recording, of all ranks if they have one clock, else of the
+    first; its source format is "recording"."""
     if source.file is None:
         remedy = "save it to a file and name that"
         recording = recording_in(source.read_all(remedy), source.path)
     else:
         recording = read_recording(source.file)
-    trace = read_kineto_bytes(recording.last_packed_trace(), source.path)
+    packed = recording.last_packed_traces()
+    traces = [read_kineto_bytes(one, source.path) for one in packed]
+    trace = traces[0] if len(traces) == 1 else merge_ranks(traces).merged or traces[0]
     live = recording.rates_at(recording.windows[-1])
     shown = msgspec.structs.replace(trace.source, format="recording", live=live)
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))

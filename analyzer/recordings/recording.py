@@ -230,23 +230,17 @@ class Recording:
                 rates = frame.message.rates
         return rates
 
-    def last_packed_trace(self) -> bytes:
-        """The Kineto JSON of the last window, gzipped.
+    def last_packed_traces(self) -> tuple[bytes, ...]:
+        """The Kineto JSON of the last window, gzipped, one trace a rank.
 
         Raises:
-            TraceError: there is no window, or it has several traces; also as `packed_traces`.
+            TraceError: there is no window; also as `packed_traces`.
         """
         if not self.windows:
             raise TraceError(
                 f"{self.path}: the recording holds no captured window; record a longer run"
             )
-        first, *others = self.packed_traces(self.windows[-1])
-        if others:
-            raise TraceError(
-                f"{self.path}: its last window has {1 + len(others)} traces, one a rank; look at "
-                "them with decodescope open"
-            )
-        return first
+        return self.packed_traces(self.windows[-1])
 
 
 def read_recording(path: Path | str, most: int | None = None) -> Recording:

@@ -141,7 +141,7 @@ def run_analyzer_benchmark(
     of_cache: CacheBenchmark | None = None
     with WorkFolder() as folder:
         path = Path(folder) / "trace.json"
-        packed = read_recording(source).last_packed_trace()
+        packed = read_recording(source).last_packed_traces()[0]
         file_bytes = make_trace(gzip.decompress(packed), events, path)
         for _ in range(repeats):
             # First, as it may fail: nothing is measured in vain.

@@ -124,7 +124,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def command(repeats: int) -> None:
     """How long each key of each page is held with a trace of 230,000 events, headless."""
     recording = next(one for one in bundled_recordings() if one.stem.endswith("-eager"))
-    source = read_recording(recording).last_packed_trace()
+    source = read_recording(recording).last_packed_traces()[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.json"
         make_trace(gzip.decompress(source), EVENTS, path)

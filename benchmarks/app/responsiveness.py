@@ -102,7 +102,7 @@ def command(repeats: int, presses: int, seconds: float) -> None:
     """A trace of 230,000 events in a terminal: first paint, answers to keys, CPU, memory."""
     with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
         path = Path(folder) / "trace.json"
-        packed = read_recording(bundled_recordings()[0]).last_packed_trace()
+        packed = read_recording(bundled_recordings()[0]).last_packed_traces()[0]
         file_bytes = make_trace(gzip.decompress(packed), EVENTS, path)
         runs = repeated(repeats, lambda: measure(path, presses, seconds))
     record = {

@@ -117,7 +117,7 @@ class Walker:
 def write_window(variant: str, path: Path) -> None:
     """The last window of a bundled recording, without the name of its model."""
     recording = next(one for one in bundled_recordings() if one.stem.endswith(f"-{variant}"))
-    document = json.loads(gzip.decompress(read_recording(recording).last_packed_trace()))
+    document = json.loads(gzip.decompress(read_recording(recording).last_packed_traces()[0]))
     unnamed = {key: value for key, value in document.items() if "decodescope" not in key}
     path.write_text(json.dumps(unnamed))
 

@@ -38,7 +38,7 @@ def test_a_recording_whose_last_window_is_damaged_is_drawn_with_the_reason(
 ) -> None:
     whole = next(path for path in bundled_recordings() if path.stem.endswith("fused+graph"))
     recording = read_recording(whole)
-    packed = recording.last_packed_trace()
+    packed = recording.last_packed_traces()[0]
     data = bytearray(whole.read_bytes())
     begin = data.rindex(packed)
     for at in (begin + 20, begin + len(packed) // 2, begin + len(packed) - 30):

@@ -41,7 +41,9 @@ class _Seed:
 def _seeds() -> tuple[_Seed, ...]:
     recorded = [gzip.decompress(path.read_bytes()) for path in sorted(DATA.glob("*.json.gz"))]
     recorded += [
-        gzip.decompress(read_recording(path).last_packed_trace()) for path in bundled_recordings()
+        gzip.decompress(packed)
+        for path in bundled_recordings()
+        for packed in read_recording(path).last_packed_traces()
     ]
     seeds = []
     for data in recorded:

@@ -107,11 +107,20 @@ class _Worker:
             yield from self._end(f"took over {limit_s:.0f} s", seconds)
 
     def kill(self) -> None:
-        self._process.kill()
+        # It may be about to take a case: others would wait for the lock that it has.
+        with self._queue.taken.get_lock():
+            self._process.kill()
         self._process.join()
 
     def _end(self, problem: str, seconds: float = 0.0) -> Iterator[tuple[int, Result]]:
+        """What has arrived meanwhile, and what the process was at."""
         self.is_over = True
+        while self.connection.poll():
+            try:
+                self._ended, *ended = self.connection.recv()
+            except (EOFError, OSError):
+                break
+            yield self._ended, self._result(self._ended, *ended)
         if self._at.value != self._ended:
             yield self._at.value, self._result(self._at.value, None, problem, seconds)
 

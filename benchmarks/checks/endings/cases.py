@@ -42,7 +42,7 @@ def cases(inputs: Path, events: int, pid: int) -> Iterator[Case]:
     """All cases, with traces of so many events in the folder `inputs`, and a process to attach to.
     Without a GPU, `tune` only says so."""
     recording = next(one for one in bundled_recordings() if one.stem.endswith("-eager"))
-    source = gzip.decompress(read_recording(recording).last_packed_trace())
+    source = gzip.decompress(read_recording(recording).last_packed_traces()[0])
     a, b, packed, dsrec = (
         str(path)
         for path in (inputs / "a.json", inputs / "b.json", inputs / "c.json.gz", recording)

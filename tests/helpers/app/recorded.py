@@ -30,7 +30,7 @@ def write_window(folder: Path, variant: str) -> Path:
     """The last window of the bundled recording of `variant`, as a trace file."""
     (path,) = (one for one in bundled_recordings() if one.stem.endswith(f"-1b-{variant}"))
     file = folder / f"{variant}.json.gz"
-    file.write_bytes(read_recording(path).last_packed_trace())
+    file.write_bytes(read_recording(path).last_packed_traces()[0])
     return file
 
 
