@@ -157,7 +157,8 @@ def _read_recorded_window(source: ByteSource) -> Trace:
     traces = [read_kineto_bytes(one, source.path) for one in packed]
     trace = traces[0] if len(traces) == 1 else merge_ranks(traces).merged or traces[0]
     live = recording.rates_at(recording.windows[-1])
-    shown = msgspec.structs.replace(trace.source, format="recording", live=live)
+    own = {"path": source.path, "format": "recording", "live": live}
+    shown = msgspec.structs.replace(trace.source, **own)
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 
 

@@ -47,9 +47,8 @@ def comparison_candidates(view: View) -> tuple[Candidate, ...]:
 
 def _files(view: View) -> tuple[Candidate, ...]:
     # The demo pair comes before other recordings.
-    entries = sorted(
-        view.shelf.nearby, key=lambda e: e.place == "bundled" and e.variant not in DEMO
-    )
+    demo = _demo(view.shelf.nearby)
+    entries = sorted(view.shelf.nearby, key=lambda e: e.place == "bundled" and e not in demo)
     first, chosen, opened = _first_sides(entries), view.comparison.sides, opened_paths(view)
     files = []
     for entry in entries:
@@ -72,8 +71,14 @@ def _first_sides(entries: Sequence[FileEntry]) -> dict[str, SideName]:
     alone = all(entry.place in ("open", "bundled") for entry in entries)
     if len(opened) > 1 or (opened and (opened[0].variant or not alone)):
         return {str(entry.path): side for entry, side in zip(opened, _A_AND_B, strict=False)}
-    demo = {entry.variant: str(entry.path) for entry in entries if entry.place == "bundled"}
-    return {demo[name]: side for name, side in zip(DEMO, _A_AND_B, strict=True) if name in demo}
+    return {str(entry.path): _A_AND_B[DEMO.index(entry.variant)] for entry in _demo(entries)}
+
+
+def _demo(entries: Sequence[FileEntry]) -> list[FileEntry]:
+    """The demo pair: of the model and the GPU of the first one's recording."""
+    run = next((entry.run for entry in entries if entry.variant == DEMO[0]), "")
+    bundled = (entry for entry in entries if entry.place == "bundled")
+    return [entry for entry in bundled if entry.variant in DEMO and entry.run == run]
 
 
 def next_side(candidates: Sequence[Candidate], key: str) -> SideName:

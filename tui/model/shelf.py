@@ -50,6 +50,11 @@ class FileEntry:
         return self.about.partition(" · ")[0]
 
     @property
+    def run(self) -> str:
+        """The model and the GPU of a recording, "" of other files."""
+        return self.about.partition(" · ")[2]
+
+    @property
     def name(self) -> str:
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name

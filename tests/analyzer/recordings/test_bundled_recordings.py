@@ -8,6 +8,8 @@ import pytest
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.recordings.bundled import recording_head
+from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.analyzer.reports.communication import waits_of
 from decodescope.analyzer.schema.report import Report
 
 FOLDER = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
@@ -23,7 +25,8 @@ VARIANTS = {
     "fused+graph+kv_fp8_e4m3",
     "fused+graph+w8a8",
 }
-RECORDINGS = sorted(FOLDER.glob("*.dsrec"))
+RECORDINGS = sorted(FOLDER.glob("h200-*.dsrec"))
+OF_TWO_RANKS = FOLDER / "h200x2-llama-3.1-8b-fused+graph.dsrec"
 
 
 @pytest.fixture(scope="module", params=RECORDINGS, ids=lambda path: path.stem)
@@ -37,7 +40,8 @@ def test_there_is_one_of_each_way_to_run_the_step() -> None:
 
 
 def test_they_are_small_and_their_heads_say_what_they_are() -> None:
-    assert sum(path.stat().st_size for path in RECORDINGS) <= 6_000_000
+    assert sum(path.stat().st_size for path in FOLDER.glob("*.dsrec")) <= 6_000_000
+    assert sorted(FOLDER.glob("*.dsrec")) == sorted((*RECORDINGS, OF_TWO_RANKS))
     for path in RECORDINGS:
         head = recording_head(path)
         assert head is not None
@@ -107,3 +111,24 @@ def test_an_export_reads_back_with_the_same_figures(analysis: Analysis, tmp_path
 def figures(report: Report) -> bytes:
     health = msgspec.structs.replace(report.health, findings=())
     return msgspec.json.encode(msgspec.structs.replace(report, source=None, health=health))
+
+
+def test_the_window_of_two_ranks_is_one_trace() -> None:
+    assert OF_TWO_RANKS.stat().st_size <= 600_000
+    head = recording_head(OF_TWO_RANKS)
+    assert head is not None
+    assert (head.hello.tp, len(read_recording(OF_TWO_RANKS).last_packed_traces())) == (2, 2)
+    analysis = analyze(load(OF_TWO_RANKS))
+    report = analysis.report
+    assert (report.source.path, report.source.format) == (str(OF_TWO_RANKS), "recording")
+    assert (report.health.status, report.health.unlinked_gpu_ops) == ("ok", 0)
+    assert report.capture is not None
+    assert (len(report.steps), len(report.devices)) == (2 * report.capture.steps, 2)
+    assert {step.gpu_ops for step in report.steps} == {227}
+    assert sum(part.ns for part in report.answer.parts) == report.answer.step_ns
+    # A launch for the sum of each projection, and one for the choice.
+    communication = [part for part in report.answer.parts if part.part == "communication"]
+    assert [part.ops for part in communication] == [65]
+    waits = waits_of(analysis.timeline)
+    assert waits is not None
+    assert len(waits) == 2 * 65 * report.capture.steps

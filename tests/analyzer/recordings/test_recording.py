@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer import analyze
 from decodescope.analyzer.errors import InputError, TraceError
 from decodescope.analyzer.protocol.messages import Bye, Log, Progress, State, Stats, TraceReady
 from decodescope.analyzer.readers.reading import load
-from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from tests.helpers.recordings import capture, hello, record, stats, window
@@ -196,15 +194,3 @@ def test_closing_waits_for_a_window_being_packed(path, tmp_path, monkeypatch):
     packer.join(10)
     closer.join(10)
     assert len(read_recording(path).windows) == 1
-
-
-def test_a_recorded_window_of_several_ranks_is_read_as_one_trace():
-    (bundled,) = (one for one in bundled_recordings() if one.stem.startswith("h200x2-"))
-    trace = load(bundled)
-    assert len(read_recording(bundled).last_packed_traces()) == 2
-    assert trace.source.format == "recording"
-    report = analyze(trace).report
-    assert len(report.devices) == 2
-    assert report.communication is not None
-    assert [one.rank for one in report.communication.ranks] == [0, 1]
-    assert report.communication.clock == "common"
