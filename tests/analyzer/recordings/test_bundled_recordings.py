@@ -9,7 +9,6 @@ from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.recording import read_recording
-from decodescope.analyzer.reports.communication import waits_of
 from decodescope.analyzer.schema.report import Report
 
 FOLDER = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
@@ -129,6 +128,6 @@ def test_the_window_of_two_ranks_is_one_trace() -> None:
     # A launch for the sum of each projection, and one for the choice.
     communication = [part for part in report.answer.parts if part.part == "communication"]
     assert [part.ops for part in communication] == [65]
-    waits = waits_of(analysis.timeline)
+    waits = analysis.op_waits()
     assert waits is not None
     assert len(waits) == 2 * 65 * report.capture.steps
