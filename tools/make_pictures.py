@@ -117,7 +117,7 @@ async def draw(picture: Picture, folder: Path) -> str:
 
 def recording_of(variant: str) -> Path:
     """The bundled recording of a variant."""
-    (found,) = (path for path in bundled_recordings() if path.stem.endswith(f"-{variant}"))
+    found = next(path for path in bundled_recordings() if path.stem.endswith(f"-{variant}"))
     return found
 
 

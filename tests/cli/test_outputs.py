@@ -106,7 +106,9 @@ def test_a_trace_never_replaces_a_file_of_the_model(decodescope: Command, tmp_pa
 def test_a_gguf_file_is_not_overwritten(decodescope: Command, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(b"GGUF")
-    done = decodescope("run", "--model", str(model), "--device", "cpu", "--trace", str(model))
+    trace = tmp_path / "trace.json"
+    trace.symlink_to(model)
+    done = decodescope("run", "--model", str(model), "--device", "cpu", "--trace", str(trace))
     assert done.code == 2
     assert f"is the input {model}" in done.only_line
     assert model.read_bytes() == b"GGUF"

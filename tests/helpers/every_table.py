@@ -9,7 +9,7 @@ from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.schema.cache_report import CacheReport
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
-from decodescope.analyzer.schema.ranks_report import RanksReport, ServerFigures
+from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport, ServerFigures
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.cache_table import cache_table
@@ -56,7 +56,7 @@ def tables_of_all() -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
 
 
 def _tables(report: Report) -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
-    for title, table in {**_of_a_trace(report), **_of_ranks(), **_of_sides(report)}.items():
+    for title, table in {**_of_a_trace(report), **_of_ranks(report), **_of_sides(report)}.items():
         yield title, table.columns
         if title == "Kernels":
             yield "Launches of a kernel", launch_columns(several_devices=True, overlapping=True)
@@ -83,11 +83,11 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
     }
 
 
-def _of_ranks() -> dict[str, Table[Any]]:
+def _of_ranks(report: Report) -> dict[str, Table[Any]]:
     waiting = CommunicationReport(())
     skew = SkewReport((), 0, None, None, None, {}, ())
     return {
-        "Ranks": ranks_table(RanksReport(1, (), None, ())),
+        "Ranks": ranks_table(RanksReport(1, (RankReport(0, report),), None, ())),
         "Who waits for whom": waiting_table(waiting),
         "Collectives": collectives_table(waiting),
         "Skew of the steps": spreads_table(skew),

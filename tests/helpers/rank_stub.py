@@ -21,6 +21,9 @@ def main(action: str, folder: Path) -> None:
     if action == "end":
         return
     if rank == "1":
+        # The launcher ends the other one, which has to have noted its process.
+        while not (folder / "0").exists():
+            time.sleep(0.01)
         if action == "say":
             sys.stderr.write(f"loading\n{SAYS}\n")
             sys.exit(2)

@@ -39,6 +39,7 @@ def captures() -> list[CaptureInfo]:
         window.message.capture
         for path in bundled_recordings()
         for window in read_recording(path).windows
+        if window.message.capture.tp == 1
     ]
     assert len({one.variant for one in found}) >= 8
     return found

@@ -17,7 +17,9 @@ from decodescope.analyzer.trace import Trace
 from tests.helpers.read_once import analysed_once, loaded_once
 from tests.helpers.recorded.decode_ops import allowed_roles
 
-RECORDINGS = {path.stem: path for path in bundled_recordings()}
+RECORDINGS = {
+    path.stem: path for path in bundled_recordings() if path.stem.startswith("h200-llama-3.2-1b")
+}
 
 
 def without_ranges(trace: Trace) -> Trace:
