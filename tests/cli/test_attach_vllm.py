@@ -135,8 +135,9 @@ def test_a_window_under_load_has_its_decode_steps_and_changes_no_answer(
         prefills, decodes = map(int, _STEP.fullmatch(step.name).groups())
         assert step.kind == ("decode" if not prefills else "mixed" if decodes else "prefill")
         assert step.batch == prefills + decodes
-    full = [step for step in report.steps if (step.kind, step.batch) == ("decode", len(PROMPTS))]
-    assert STEPS == len(report.steps) < 2 * len(full)
+    assert len(report.steps) == STEPS
+    # How many steps have no prefill depends on when clients ask again.
+    assert ("decode", len(PROMPTS)) in {(step.kind, step.batch) for step in report.steps}
     observer = report.observer
     assert observer is not None
     assert observer.before_tokens_per_s > 0 < observer.after_tokens_per_s
