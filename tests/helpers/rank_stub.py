@@ -20,11 +20,13 @@ def main(action: str, folder: Path) -> None:
     sys.stdout.flush()
     if action == "end":
         return
+    if action == "stop" and rank == "0":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if rank == "1":
         # The launcher ends the other one, which has to have noted its process.
         while not (folder / "0").exists():
             time.sleep(0.01)
-        if action == "say":
+        if action in ("say", "stop"):
             sys.stderr.write(f"loading\n{SAYS}\n")
             sys.exit(2)
         if action == "exit":

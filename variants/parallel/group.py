@@ -32,7 +32,7 @@ from decodescope.variants.parallel.watch import SILENT_S, Watch
 
 Request = TypeVar("Request")
 # Ranks start together, but may read torch from a slow disk.
-MEET_S = 25.0
+MEET_S = 23.0
 # Of one collective: what a rank may take longer than another, which loads and compiles as well.
 _COLLECTIVE_TIMEOUT = timedelta(minutes=20)
 

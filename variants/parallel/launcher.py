@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 _LOOK_S = 0.1
+# What the other ranks have to end in, once one has failed. A stopped one does not end by itself.
+END_S = 3
 
 
 def launch(size: int, module: str, arguments: Sequence[str]) -> int:
@@ -27,11 +29,14 @@ def launch(size: int, module: str, arguments: Sequence[str]) -> int:
     one line that names it. It takes this process's signals and logging: do nothing but end after
     it."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
+    from torch.distributed.elastic.multiprocessing.api import PContext
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # The launcher tells of each signal and each process in several lines.
     logging.disable(logging.CRITICAL)
+    # Its own 30 s have no option.
+    PContext.close.__defaults__ = (None, END_S)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // size)))
     with WorkFolder() as folder:
         logs = DefaultLogsSpecs(str(folder), dict.fromkeys(range(1, size), Std.ALL))

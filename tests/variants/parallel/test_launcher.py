@@ -43,6 +43,8 @@ def _processes(folder: Path) -> list[int]:
     [
         ("end", 0, ""),
         ("say", 2, rank_stub.SAYS),
+        # Rank 0 is stopped, and so does not end when it is asked to.
+        ("stop", 2, rank_stub.SAYS),
         ("kill", 3, "decodescope: rank 1 of 2 (process {1}) was killed by SIGKILL"),
         (
             "exit",

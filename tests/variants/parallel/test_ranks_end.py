@@ -23,6 +23,7 @@ from decodescope.variants.parallel.group import (
     require_size,
     said_of_peers,
 )
+from decodescope.variants.parallel.launcher import END_S
 from decodescope.variants.parallel.place import Place, is_rank, place_of
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.watch import SILENT_S
@@ -80,7 +81,7 @@ def _until_ready(folder: Path, size: int = 2) -> None:
 
 
 def test_a_reason_is_told_within_30_s() -> None:
-    assert max(MEET_S, SILENT_S) + 2 < 30
+    assert max(MEET_S, SILENT_S) + END_S + 2 < 30
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
