@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.analyzer.io.output_paths import make_folder
-from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.bundled import bundled_variants
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Jumped, LinkEvent
 from decodescope.tui.link.replay import ReplayLink
@@ -117,8 +117,7 @@ async def draw(picture: Picture, folder: Path) -> str:
 
 def recording_of(variant: str) -> Path:
     """The bundled recording of a variant."""
-    found = next(path for path in bundled_recordings() if path.stem.endswith(f"-{variant}"))
-    return found
+    return bundled_variants()[variant][0]
 
 
 async def _settled(app: DecodescopeApp, pilot: Pilot[None]) -> None:

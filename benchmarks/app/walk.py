@@ -24,7 +24,7 @@ import rich_click as click
 from benchmarks.app.terminal import AppRun
 from benchmarks.harness.processes import repeated
 from benchmarks.harness.records import RESULTS, write_record
-from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.bundled import bundled_variants
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.cli.options import number_option
 
@@ -116,7 +116,7 @@ class Walker:
 
 def write_window(variant: str, path: Path) -> None:
     """The last window of a bundled recording, without the name of its model."""
-    recording = next(one for one in bundled_recordings() if one.stem.endswith(f"-{variant}"))
+    recording, _ = bundled_variants()[variant]
     document = json.loads(gzip.decompress(read_recording(recording).last_packed_traces()[0]))
     unnamed = {key: value for key, value in document.items() if "decodescope" not in key}
     path.write_text(json.dumps(unnamed))

@@ -13,14 +13,13 @@ from decodescope.analyzer.text.formatting import (
     duration,
     microseconds,
     percent,
+    rate,
     significant,
 )
 
 GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
 # What `scaling` varies, and the list of its record.
 AXES = {"batch": "batches", "context": "contexts", "model": "models"}
-# The records of `allreduce`, by the number of GPUs.
-ALL_REDUCES = ("allreduce", "allreduce-four")
 _OURS = ("w8a8", "w8a16", "int8")
 _FORMATS = {
     "bf16": "bf16",
@@ -91,17 +90,26 @@ def all_reduce_cells(size: Record) -> list[str]:
 
 def rank_records(records: Mapping[str, Record]) -> list[Record]:
     """The records of `ranks`, the largest model last."""
-    found = [record for name, record in records.items() if name.startswith("ranks-")]
-    return sorted(found, key=lambda record: record["figures"][0]["bytes_per_step"])
+    of_ranks = [record for name, record in records.items() if name.startswith("ranks-")]
+    return sorted(of_ranks, key=lambda record: record["figures"][0]["bytes_per_step"])
 
 
 def communication_cells(figures: Record) -> list[str]:
     """Transfer and wait of one step on the rank that has most of both, of a case of `ranks`."""
-    found = figures["communication"]
-    if found is None or found["skew"] is None:
+    communication = figures["communication"]
+    if communication is None or communication["skew"] is None:
         return ["", ""]
-    most = max(found["ranks"], key=lambda rank: rank["communication_ns"])
-    return [duration(most[name] / found["skew"]["steps"]) for name in ("transfer_ns", "wait_ns")]
+    most = max(communication["ranks"], key=lambda rank: rank["communication_ns"])
+    steps = communication["skew"]["steps"]
+    return [duration(most[name] / steps) for name in ("transfer_ns", "wait_ns")]
+
+
+def rounds_text(spread: Record) -> str:
+    """tokens/s by the median of its rounds, with their range where there are several."""
+    median_per_s = rate(spread["median"])
+    if len(spread["rounds"]) == 1:
+        return f"{median_per_s} (1 round)"
+    return f"{median_per_s} ({rate(spread['min'])} to {rate(spread['max'])})"
 
 
 def quality_ways(record: Record) -> list[str]:
@@ -111,7 +119,7 @@ def quality_ways(record: Record) -> list[str]:
 
 
 def quality_rows(record: Record) -> list[list[str]]:
-    """What each format that was scored costs: change of perplexity in each way, KL, top-1."""
+    """The cost of each format that was scored: change of perplexity in each way, KL, top-1."""
     found = {one["format"]: one for one in record["formats"]}
     ways = quality_ways(record)
     return [

@@ -110,9 +110,9 @@ def command(
     for round in range(rounds):
         for variant, size in cases:
             own = ["--model", model, "--variant", variant, "--tp", str(size)]
-            found = printed_json("run", *own, *["--ep"] * (ep and size > 1))
-            runs[variant, size].append(found)
-            speed = rate(found["tokens_per_s"])
+            run = printed_json("run", *own, *["--ep"] * (ep and size > 1))
+            runs[variant, size].append(run)
+            speed = rate(run["tokens_per_s"])
             sys.stderr.write(f"round {round + 1} of {rounds}, {variant}, tp {size}: {speed}/s\n")
         # After each round, so that an interrupted run keeps the whole ones.
         figures = figures_of(runs)

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.exchange import Exchange
 from decodescope.kernels.host.weights import Norm, QkNorm
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
@@ -16,6 +16,7 @@ from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
 from tests.helpers.exchanges import exchanges_of, play_push
 from tests.helpers.kernel_inputs import LIMITS, at, poisoned, random, relative_error
+from tests.helpers.ranks.on_streams import assert_replays_agree
 
 pytestmark = pytest.mark.gpu
 _LATE_CYCLES = 3000
@@ -95,25 +96,7 @@ def test_many_launches_give_no_stale_and_no_torn_word(
         with torch.cuda.stream(rank.stream):
             rank.launch(late=False)
     torch.cuda.synchronize()
-    graphs = []
-    for rank in ranks:
-        graphs.append(torch.cuda.CUDAGraph())
-        with torch.cuda.graph(graphs[-1], stream=rank.stream):
-            for index in range(in_graph):
-                rank.launch(late=index % 3 == rank.exchange.rank)
-    for _ in range(launches // in_graph):
-        for rank, graph in zip(ranks, graphs, strict=True):
-            with torch.cuda.stream(rank.stream):
-                graph.replay()
-    torch.cuda.synchronize()
-    done = 1 + launches // in_graph * in_graph
-    for rank in ranks:
-        assert rank.launches.item() == done
-        assert rank.wrong.item() == 0
-        assert rank.exchange.missing.item() == 0
-        assert (rank.exchange.turns == done % SLOTS).all()
-        empty = [slot for slot in range(SLOTS) if slot != (done - 1) % SLOTS]
-        assert (rank.exchange.slots[empty] == MARK).all()
+    assert_replays_agree(ranks, launches, in_graph)
 
 
 def test_ranks_that_run_together_choose_the_same_tokens() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.exchange import Exchange
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
@@ -13,6 +13,7 @@ from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.kernels.ops.linear_residual import LinearResidual, split_workspace
 from tests.helpers.exchanges import exchanges_of, play_push
 from tests.helpers.kernel_inputs import poisoned, random
+from tests.helpers.ranks.on_streams import assert_replays_agree
 
 pytestmark = pytest.mark.gpu
 _LATE_CYCLES = 3000
@@ -102,22 +103,4 @@ def test_many_launches_give_no_stale_and_no_torn_word(
         with torch.cuda.stream(rank.stream):
             rank.launch(late=False)
         torch.cuda.synchronize()
-    graphs = []
-    for rank in ranks:
-        graphs.append(torch.cuda.CUDAGraph())
-        with torch.cuda.graph(graphs[-1], stream=rank.stream):
-            for index in range(in_graph):
-                rank.launch(late=index % 3 == rank.exchange.rank)
-    for _ in range(launches // in_graph):
-        for rank, graph in zip(ranks, graphs, strict=True):
-            with torch.cuda.stream(rank.stream):
-                graph.replay()
-    torch.cuda.synchronize()
-    done = 1 + launches // in_graph * in_graph
-    for rank in ranks:
-        assert rank.launches.item() == done
-        assert rank.wrong.item() == 0
-        assert rank.exchange.missing.item() == 0
-        assert (rank.exchange.turns == done % SLOTS).all()
-        empty = [slot for slot in range(SLOTS) if slot != (done - 1) % SLOTS]
-        assert (rank.exchange.slots[empty] == MARK).all()
+    assert_replays_agree(ranks, launches, in_graph)

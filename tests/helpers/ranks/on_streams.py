@@ -1,0 +1,44 @@
+"""Ranks that run at the same time, on streams of one GPU."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+
+
+class StreamRank(Protocol):
+    """A rank that counts its launches, and what is wrong in their results."""
+
+    exchange: Exchange
+    stream: torch.cuda.Stream
+    launches: torch.Tensor
+    wrong: torch.Tensor
+
+    def launch(self, late: bool) -> None:
+        """One launch on the current stream; it comes `late` if the other rank's does not."""
+
+
+def assert_replays_agree(ranks: Sequence[StreamRank], launches: int, in_graph: int) -> None:
+    """Replay graphs of `in_graph` launches of two ranks, which have launched once, until there are
+    `launches` more: no result is wrong, and the slots are as a next launch needs them."""
+    graphs = []
+    for rank in ranks:
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], stream=rank.stream):
+            for index in range(in_graph):
+                rank.launch(late=index % 3 == rank.exchange.rank)
+    for _ in range(launches // in_graph):
+        for rank, graph in zip(ranks, graphs, strict=True):
+            with torch.cuda.stream(rank.stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    done = 1 + launches // in_graph * in_graph
+    for rank in ranks:
+        assert rank.launches.item() == done
+        assert rank.wrong.item() == 0
+        assert rank.exchange.missing.item() == 0
+        assert (rank.exchange.turns == done % SLOTS).all()
+        empty = [slot for slot in range(SLOTS) if slot != (done - 1) % SLOTS]
+        assert (rank.exchange.slots[empty] == MARK).all()
