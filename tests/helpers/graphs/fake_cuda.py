@@ -23,6 +23,8 @@ class FakeCuda:
         self.capturing: int | None = None
         self.annotating = self.refuses_annotations = False
         self.replayed: list[int] = []
+        # torch's module of 2.15 and later, which `torch.cuda.graph` calls.
+        self.noting: Any = None
         self._used: set[int] = set()
 
     @contextmanager
@@ -34,13 +36,24 @@ class FakeCuda:
             raise RuntimeError("no annotations today")
         self.annotating = enable_annotations
         self.capturing, self.nodes = self._number(), []
+        noting = self.noting if enable_annotations else None
+        if noting is not None:
+            graph._recorded_exec_ids, graph._capture_graph_id = set(), None
+            noting._set_annotations_enabled(True)
+            noting.maybe_stamp_capture_root(graph)
         try:
             yield
+            if noting is not None:
+                noting.resolve_pending_annotations()
             own, graph.number = len(self.nodes), self._number()
             of_graph = [graph.number << 32 | k + 1 for k in range(own)]
             graph.replay = lambda: self.replayed.extend(of_graph)
             graph.raw_cuda_graph_exec = lambda: graph.number
+            if noting is not None:
+                noting.remap_to_exec_graph(graph)
         finally:
+            if noting is not None:
+                noting._set_annotations_enabled(False)
             self._used.remove(self.capturing)
             self.capturing = None
 
@@ -164,20 +177,36 @@ def torchs_own(cuda: FakeCuda) -> ModuleType | None:
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module._HAS_CUDA_BINDINGS = True
-    module._cuda_runtime = _Runtime(cuda)
+    module._cuda_runtime = module._cuda_driver = _Runtime(cuda)
     module._check_cuda_bindings = lambda result: result[1] if len(result) == 2 else result[1:]
+    module._check_cuda_bindings_driver = module._check_cuda_bindings
     module.torch = SimpleNamespace(
-        cuda=SimpleNamespace(current_stream=lambda: SimpleNamespace(cuda_stream=0))
+        cuda=SimpleNamespace(current_stream=lambda: SimpleNamespace(cuda_stream=0)),
+        autograd=torch.autograd,
+        _C=torch._C,
     )
+    if hasattr(module, "maybe_stamp_capture_root"):
+        cuda.noting = module
     return module  # type: ignore[no-any-return]
 
 
-class _Runtime:
-    """The functions of `cuda.bindings.runtime` that torch's module calls: a chain of kernels."""
+_DRIVERS_NODE_TYPES = (
+    *("KERNEL", "MEMCPY", "MEMSET", "BATCH_MEM_OP", "EVENT_RECORD", "WAIT_EVENT", "HOST"),
+    *("GRAPH", "CONDITIONAL"),
+)
 
-    cudaError_t = SimpleNamespace(cudaErrorCallRequiresNewerDriver=36)
+
+class _Runtime:
+    """The functions of `cuda.bindings` that torch's module calls: a chain of kernels."""
+
+    cudaError_t = SimpleNamespace(
+        cudaSuccess=0, cudaErrorInvalidValue=1, cudaErrorCallRequiresNewerDriver=36
+    )
     cudaStreamCaptureStatus = SimpleNamespace(cudaStreamCaptureStatusActive=1)
     cudaGraphNodeType = SimpleNamespace(cudaGraphNodeTypeKernel=0, cudaGraphNodeTypeMemcpy=1)
+    CUgraphNodeType = SimpleNamespace(
+        **{f"CU_GRAPH_NODE_TYPE_{name}": at for at, name in enumerate(_DRIVERS_NODE_TYPES)}
+    )
 
     def __init__(self, cuda: FakeCuda) -> None:
         self._cuda = cuda
@@ -187,9 +216,12 @@ class _Runtime:
     def cudaStreamGetCaptureInfo(self, stream: int) -> tuple[Any, ...]:
         nodes = self._cuda.nodes
         active = int(self._cuda.capturing is not None)
-        return 0, active, 1, "graph", nodes[-1:], None, len(nodes[-1:])
+        return 0, active, 1, self._cuda.capturing, nodes[-1:], None, len(nodes[-1:])
 
-    def cudaGraphGetRootNodes(self, graph: str, pNumRootNodes: int = 0) -> tuple[Any, ...]:
+    def cudaGraphGetId(self, graph: int) -> tuple[int, int]:
+        return 0, graph
+
+    def cudaGraphGetRootNodes(self, graph: int, pNumRootNodes: int = 0) -> tuple[Any, ...]:
         return 0, self._cuda.nodes[:pNumRootNodes], len(self._cuda.nodes[:1])
 
     def cudaGraphNodeGetDependentNodes(
@@ -201,6 +233,8 @@ class _Runtime:
 
     def cudaGraphNodeGetType(self, node: int) -> tuple[int, int]:
         return 0, 0
+
+    cuGraphNodeGetType = cudaGraphNodeGetType
 
     def cudaGraphNodeGetToolsId(self, node: int) -> tuple[int, int]:
         return 0, node

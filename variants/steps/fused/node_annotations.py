@@ -75,13 +75,13 @@ class NodeMarks:
         self._torch = annotations
         self._failed = annotations is None
         self._names: set[str] = set()
-        # How many notes each node has that others named, None before `begin`.
-        self._counts_before: dict[int, int] | None = None
+        # The last note of each node that others named, None before `begin`.
+        self._before: dict[int, object] | None = None
 
     def begin(self) -> None:
         if hasattr(self._torch, _ENABLE):
             self._attempt(lambda: self._torch.enable_annotations())
-        self._counts_before = self._attempt(self._counted)
+        self._before = self._attempt(self._last_notes)
         # A capture that failed elsewhere may have left scopes, which would count as of this one.
         self._attempt(lambda: self._torch.resolve_pending_annotations())
         self._taken()
@@ -129,28 +129,27 @@ class NodeMarks:
         scope.__enter__()
         return scope
 
-    def _counted(self) -> dict[int, int]:
-        return {node: len(notes) for node, notes in self._torch.get_kernel_annotations().items()}
+    def _last_notes(self) -> dict[int, object]:
+        return {node: notes[-1] for node, notes in self._torch.get_kernel_annotations().items()}
 
     def _taken(self) -> dict[int, str]:
         """Take the notes that are not of others out of torch's dictionary."""
         names: dict[int, str] = {}
-        before = self._counts_before
-        if before is None:
+        if self._before is None:
             return names
         with suppress(Exception):
             notes = self._torch.get_kernel_annotations()
-            added = [node for node in notes if len(notes[node]) > before.get(node, 0)]
             # Earlier notes are of a graph that is gone, whose number this one has.
-            own = {node: notes[node][-1] for node in added}
-            self._remove(notes, added)
+            last = self._last_notes()
+            own = {node: note for node, note in last.items() if note is not self._before.get(node)}
+            self._remove(notes, own)
             for node, note in own.items():
                 name = note.get("str", note.get("name")) if isinstance(note, dict) else None
                 if name in self._names:
                     names[node] = name
         return names
 
-    def _remove(self, notes: dict[int, list[Any]], nodes: list[int]) -> None:
+    def _remove(self, notes: dict[int, list[Any]], nodes: Iterable[int]) -> None:
         if hasattr(self._torch, _REMOVE):
             self._torch.remove_kernel_annotations({node >> _GRAPH_SHIFT for node in nodes})
             return

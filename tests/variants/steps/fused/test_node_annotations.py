@@ -176,7 +176,8 @@ def test_a_failed_capture_says_its_own_error_and_leaves_no_names(
 
 
 def test_a_capture_that_failed_elsewhere_names_nothing_here(cuda: FakeCuda, torchs: Any) -> None:
-    torchs.enable_annotations()
+    if cuda.noting is None:
+        torchs.enable_annotations()
     with cuda.capture(SimpleNamespace(), "thread_local"), torchs.mark_kernels("elsewhere"):
         for _ in range(9):
             cuda.launch()
@@ -217,15 +218,19 @@ def test_two_graphs_keep_their_own_names(cuda: FakeCuda, torchs: Any) -> None:
 
 def test_the_notes_of_others_stay(cuda: FakeCuda, torchs: Any) -> None:
     theirs, gone = {"module_fqn": "layers.0"}, {"str": "model/lm_head"}
-    notes = torchs.get_kernel_annotations()
     # Number 2 is the one that the step's graph gets.
-    notes |= {(50 << 32) + 1: [theirs], (2 << 32) + 1: [gone], (2 << 32) + 9: [gone]}
+    noted = {(50 << 32) + 1: theirs, (2 << 32) + 1: gone, (2 << 32) + 9: gone}
+    if cuda.noting is None:
+        torchs.get_kernel_annotations().update({node: [note] for node, note in noted.items()})
+    else:
+        for node, note in noted.items():
+            torchs.record_node_annotation(node, note)
     step = graph_of(cuda, torchs)
     step.run()
     assert replayed_paths(cuda, step) == ALL_PATHS
-    assert torchs.get_kernel_annotations() == {
-        (50 << 32) + 1: [theirs], (2 << 32) + 9: [gone],
-    }  # fmt: skip
+    # From 2.15 on, torch drops those of a graph that is gone.
+    left = {} if cuda.noting else {(2 << 32) + 9: [gone]}
+    assert dict(torchs.get_kernel_annotations()) == {(50 << 32) + 1: [theirs]} | left
     assert len(step.node_paths) == 4
 
 
