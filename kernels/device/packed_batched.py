@@ -1,13 +1,15 @@
 """Y = X W^T for up to 64 tokens and rows of 4 bits (`host/packing.py`), on the tensor cores.
 
 As `batched_product.py`. Words are copied to shared memory as they are, and become eight float16 in
-the register that they arrive in: integers after their zero point is subtracted, which is exact, and
-their scale multiplied, rounded once; E2M1 times its scale, exact from 2^-20 to 2^4 (E8M0) and for
-all scales of E4M3. Beyond, weights become infinite. x is rounded to float16 as for all narrow
-weights. In a float32 model, both sides are float32.
+the register that they arrive in, those that a thread of the tensor cores takes of two times 16
+columns. x is rounded to float16 as for all narrow weights, and beyond +-65504 it becomes that. In a
+float32 model, both sides are float32.
 
-The eight elements are those that a thread of the tensor cores takes of two times 16 columns, if x
-has its columns in the same order. The sum over the columns does not change.
+Integers are multiplied after their zero point is subtracted, which is exact, and the float32 sums
+of each group by its scale: one multiplication for 8 weights. Of groups below 64 columns, weights
+are multiplied by their scale, rounded once. No sum of a group overflows: 15 * 65504 * columns is
+far below 2^127. E2M1 is multiplied by its scale, exact from 2^-20 to 2^4 (E8M0) and for all scales
+of E4M3. Beyond, weights become infinite.
 
 Source: PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16", and those of mma.m16n8k16.
 """
@@ -28,31 +30,33 @@ from decodescope.kernels.device.packed_codes import (
 
 # The byte of a scale whose exponent is 0 as a float16, 2^11 times as large: `code_unit` / 8.
 _LEAST_EXPONENT = tl.constexpr(127 - 15 - 11)
-# 1024 + code less 1024 + zero, and (1024 + 16 code) / 16 less 64 + zero; then times the scale.
-# Offsets are operands only where groups have zero points of their own: Triton would pass weights
-# with an operand that does not change through shared memory.
-_EVEN = """{{
+# Groups of so many columns or more have their sums multiplied.
+_LONG = tl.constexpr(64)
+# A mask and the exponent of 1024, or 64 for codes four bits further up, make 1024 + code or 64 +
+# code, less 1024 + zero or 64 + zero. Offsets are operands only where groups have zero points of
+# their own: Triton would pass weights with an operand that does not change through shared memory.
+_INTEGERS = """{{
     .reg .b32 code, offset;
     mov.b32 offset, {offset};
-    or.b32 code, $2, 0x64006400;
+    lop3.b32 code, $2, {mask}, {exponent}, 0xEA;
     add.rn.f16x2 code, code, offset;
-    mul.rn.f16x2 code, code, $3;
     mov.b32 {{$0, $1}}, code;
     }}"""
-_ODD = """{{
-    .reg .b32 code, offset, sixteenth;
-    mov.b32 offset, {offset};
-    mov.b32 sixteenth, 0x2C002C00;
-    or.b32 code, $2, 0x64006400;
-    fma.rn.f16x2 code, code, sixteenth, offset;
-    mul.rn.f16x2 code, code, $3;
-    mov.b32 {{$0, $1}}, code;
-    }}"""
+_EVEN = {"mask": "0x000F000F", "exponent": "0x64006400"}
+_ODD = {"mask": "0x00F000F0", "exponent": "0x54005400"}
 # -1032 and -72: the zero is 8.
-_EVEN_INTEGERS = tl.constexpr(_EVEN.format(offset="0xE408E408"))
-_ODD_INTEGERS = tl.constexpr(_ODD.format(offset="0xD480D480"))
-_EVEN_ABOVE_ZERO = tl.constexpr(_EVEN.format(offset="$4"))
-_ODD_ABOVE_ZERO = tl.constexpr(_ODD.format(offset="$4"))
+_EVEN_INTEGERS = tl.constexpr(_INTEGERS.format(offset="0xE408E408", **_EVEN))
+_ODD_INTEGERS = tl.constexpr(_INTEGERS.format(offset="0xD480D480", **_ODD))
+_EVEN_ABOVE_ZERO = tl.constexpr(_INTEGERS.format(offset="$3", **_EVEN))
+_ODD_ABOVE_ZERO = tl.constexpr(_INTEGERS.format(offset="$3", **_ODD))
+_PRODUCTS = tl.constexpr(
+    """{
+    .reg .b32 pair;
+    mov.b32 pair, {$2, $3};
+    mul.rn.f16x2 pair, pair, $4;
+    mov.b32 {$0, $1}, pair;
+    }"""
+)
 _E2M1 = tl.constexpr(
     """{
     .reg .b32 product;
@@ -78,60 +82,146 @@ def packed_gathered_products(
     """As `gathered_products`."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
-    CHUNKS: tl.constexpr = (K + CHUNK - 1) // CHUNK
     HALF: tl.constexpr = x_ptr.dtype.element_ty != tl.float32 and not INTERPRETED
-    word = tl.arange(0, BLOCK // PER_WORD)
-    lane = tl.arange(0, BLOCK)
     SCALES: tl.constexpr = LAYOUT[1]
+    GROUP: tl.constexpr = CHUNK if SCALES == "e4m3" else LAYOUT[2]
+    # Columns in one group: all of a block, or a whole group, if its size is a power of two.
+    POWER: tl.constexpr = BLOCK if GROUP >= K else GROUP & -GROUP
+    PART: tl.constexpr = POWER if POWER < BLOCK else BLOCK
+    # Whether sums are multiplied by scales, or weights.
+    SUMS: tl.constexpr = (SCALES == "fp16" or SCALES == "fp16_zero") and PART >= _LONG
+    COLUMNS: tl.constexpr = PART if SUMS else BLOCK
+    # One word holds the scales of two groups.
+    PAIRS: tl.constexpr = SUMS and SCALES == "fp16" and BLOCK >= 2 * GROUP
+    UNIT: tl.constexpr = 2 * COLUMNS if PAIRS else COLUMNS
     w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
     x_rows = (x_ptr + token * K)[:, None]
     present = present[:, None]
     sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
     first = split * (STEPS * BLOCK)
-    scales = _block_scales(w_ptr, rows, first, K, BLOCK, LAYOUT)
+    scales = _scales(w_ptr, rows, first, K, GROUP, COLUMNS, PART, SUMS, LAYOUT)
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
-        # Tensors first: in the interpreter a constant plus a tensor is a constant.
-        words, columns = word + start // PER_WORD, lane + start
-        inside = None
-        here = present
-        if not EVEN:
-            inside = (words < CHUNKS * (CHUNK // PER_WORD))[None, :]
-            here = present & (columns < K)[None, :]
-        codes = tl.load(
-            w_rows + words[None, :],
-            mask=inside,
-            other=None if EVEN else 0,
-            eviction_policy="evict_first",
-        )
-        # A block ahead: Triton copies no elements of one or two bytes ahead of their use.
-        later = _block_scales(w_ptr, rows, start + BLOCK, K, BLOCK, LAYOUT)
-        x = tl.load(x_rows + columns[None, :], mask=here, other=0.0)
-        if HALF:
-            x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
-        else:
-            x = x.to(tl.float32)
-        w = _weights(codes.to(tl.uint32, bitcast=True), scales, SCALES, HALF)
-        x = tl.trans(_in_word_order(x))
-        if HALF:
-            sums = tl.dot(w, x, sums)
-        else:
-            # As in `gathered_products`.
-            sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
-        scales = later
+        for unit in tl.static_range(BLOCK // UNIT):
+            # Ahead of their use, because Triton copies no elements of one or two bytes ahead.
+            next_unit = start + (unit + 1) * UNIT
+            later = _scales(w_ptr, rows, next_unit, K, GROUP, COLUMNS, PART, SUMS, LAYOUT)
+            for part in tl.static_range(UNIT // COLUMNS):
+                place = start + unit * UNIT + part * COLUMNS
+                words, x = _loaded(w_rows, x_rows, present, place, K, COLUMNS, EVEN, HALF)
+                if SUMS:
+                    scale = _word_scale(scales, place // GROUP, SCALES)
+                    zero = _zero(w_ptr, rows, place, K, COLUMNS // PER_WORD, LAYOUT)
+                    w = _weights(words, None, None, zero, SCALES, HALF)
+                else:
+                    low, high, zero = _factors(scales, COLUMNS // PER_WORD, SCALES, HALF)
+                    w = _weights(words, low, high, zero, SCALES, HALF)
+                # As in `gathered_products`; without a limit Triton splits products of float16.
+                products = tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=COLUMNS)
+                sums += products * scale if SUMS else products
+            scales = later
     return sums * _left_out(SCALES) if HALF else sums
 
 
 @triton.jit
-def _block_scales(w_ptr, rows, start, K: tl.constexpr, BLOCK: tl.constexpr, LAYOUT: tl.constexpr):
-    """The scales [rows, parts] of the block of columns from `start` on, whose parts are in one
-    group each: whole groups, if their size is a power of two."""
-    GROUP: tl.constexpr = CHUNK if LAYOUT[1] == "e4m3" else LAYOUT[2]
-    POWER: tl.constexpr = GROUP & -GROUP
-    PART: tl.constexpr = POWER if POWER < BLOCK else BLOCK
-    COUNT: tl.constexpr = 1 if GROUP >= K else BLOCK // PART
-    part = tl.arange(0, COUNT) + start // PART
-    group = tl.minimum(part // (GROUP // PART), (K - 1) // GROUP)
-    return stored_scales(w_ptr, rows, group, None, K, LAYOUT)
+def _loaded(
+    w_rows,
+    x_rows,
+    present,
+    start,
+    K: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    EVEN: tl.constexpr,
+    HALF: tl.constexpr,
+):
+    """The words [rows, COLUMNS / 8] and x [COLUMNS, tokens] of the columns from `start` on."""
+    CHUNKS: tl.constexpr = (K + CHUNK - 1) // CHUNK
+    # Tensors first: in the interpreter a constant plus a tensor is a constant.
+    word = tl.arange(0, COLUMNS // PER_WORD) + start // PER_WORD
+    columns = tl.arange(0, COLUMNS) + start
+    inside = None
+    if not EVEN:
+        inside = (word < CHUNKS * (CHUNK // PER_WORD))[None, :]
+        present = present & (columns < K)[None, :]
+    words = tl.load(
+        w_rows + word[None, :],
+        mask=inside,
+        other=None if EVEN else 0,
+        eviction_policy="evict_first",
+    )
+    x = tl.load(x_rows + columns[None, :], mask=present, other=0.0)
+    if HALF:
+        x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
+    else:
+        x = x.to(tl.float32)
+    return words.to(tl.uint32, bitcast=True), tl.trans(x)
+
+
+@triton.jit
+def _scales(
+    w_ptr,
+    rows,
+    start,
+    K: tl.constexpr,
+    GROUP: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PART: tl.constexpr,
+    SUMS: tl.constexpr,
+    LAYOUT: tl.constexpr,
+):
+    """The scales of the columns from `start` on: with SUMS the word [rows, 1] that holds that of
+    their group, else `stored_scales` [rows, COLUMNS / PART]."""
+    if SUMS:
+        WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
+        # Groups of a word.
+        EACH: tl.constexpr = 2 if LAYOUT[1] == "fp16" else 1
+        word = tl.minimum(start // (EACH * GROUP), (K - 1) // (EACH * GROUP))
+        scales = tl.load((w_ptr + WORDS + rows * LAYOUT[0] + word)[:, None])
+    else:
+        columns = tl.arange(0, COLUMNS // PART) * PART + start
+        group = tl.minimum(columns // GROUP, (K - 1) // GROUP)
+        scales = stored_scales(w_ptr, rows, group, None, K, LAYOUT)
+    return scales
+
+
+@triton.jit
+def _zero(w_ptr, rows, start, K: tl.constexpr, COUNT: tl.constexpr, LAYOUT: tl.constexpr):
+    """The zero point [rows, COUNT] of the group of the column `start`, or that of all groups.
+
+    Loaded by itself, where the word of its scale has been: as part of it, or carried by the loop,
+    it would make Triton 3.6 pass weights through shared memory."""
+    if LAYOUT[1] == "fp16_zero":
+        WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
+        places = (w_ptr + WORDS + rows * LAYOUT[0]).to(tl.pointer_type(tl.float16))
+        group = tl.minimum(start // LAYOUT[2], (K - 1) // LAYOUT[2])
+        zero = _of_words(tl.load((places + 2 * group + 1)[:, None]).to(tl.float32), COUNT)
+    else:
+        zero = 8.0
+    return zero
+
+
+@triton.jit
+def _word_scale(words, group, SCALES: tl.constexpr):
+    """The scale of a group in float32, of its word. Without assembly LLVM would convert two scales
+    at once, and so wait for both."""
+    bits = words.to(tl.uint32, bitcast=True)
+    if SCALES == "fp16":
+        bits = bits >> (16 * (group % 2)).to(tl.uint32)
+    if INTERPRETED:
+        scale = bits.to(tl.uint16).to(tl.float16, bitcast=True).to(tl.float32)
+    else:
+        scale = tl.inline_asm_elementwise(
+            """{
+            .reg .b16 low, high;
+            mov.b32 {low, high}, $1;
+            cvt.f32.f16 $0, low;
+            }""",
+            "=f,r",
+            [bits],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
+    return scale
 
 
 @triton.jit
@@ -142,20 +232,11 @@ def _left_out(SCALES: tl.constexpr):
 
 
 @triton.jit
-def _in_word_order(x):
-    """x [tokens, columns] with its columns in the order that `_weights` gives them."""
-    tokens: tl.constexpr = x.shape[0]
-    columns: tl.constexpr = x.shape[1]
-    eights = tl.reshape(x, (tokens, columns // PER_WORD, 2, 4))
-    return tl.reshape(tl.permute(eights, (0, 1, 3, 2)), (tokens, columns))
-
-
-@triton.jit
-def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr):
-    """The weights [rows, columns] of words [rows, columns / 8] and scales [rows, groups]."""
+def _weights(words, low, high, zero, SCALES: tl.constexpr, HALF: tl.constexpr):
+    """The weights [rows, columns] of words [rows, columns / 8]: codes less their zero point, times
+    the `_factors` `low` and `high` if they are not None."""
     rows: tl.constexpr = words.shape[0]
     chunks: tl.constexpr = words.shape[1] // 4
-    low, high, zero = _factors(stored, words.shape[1], SCALES, HALF)
     if HALF:
         even, odd = zero, zero
         if SCALES == "fp16_zero":
@@ -221,30 +302,56 @@ def _twice(x):
 
 @triton.jit
 def _half_weights(words, pair: tl.constexpr, factor, offset, SCALES: tl.constexpr):
-    codes = code_pair(words, pair, SCALES)
-    if SCALES == "fp16_zero":
-        assembly: tl.constexpr = _ODD_ABOVE_ZERO if pair % 2 else _EVEN_ABOVE_ZERO
-        return tl.inline_asm_elementwise(
-            assembly,
-            "=h,=h,r,r,r",
-            [codes, factor, offset],
+    if SCALES == "fp16_zero" or SCALES == "fp16":
+        first, second = _integers(words >> 8 if pair >= 2 else words, pair, offset, SCALES)
+        if factor is not None:
+            first, second = tl.inline_asm_elementwise(
+                _PRODUCTS,
+                "=h,=h,h,h,r",
+                [first, second, factor],
+                dtype=(tl.float16, tl.float16),
+                is_pure=True,
+                pack=1,
+            )
+    else:
+        first, second = tl.inline_asm_elementwise(
+            _E2M1,
+            "=h,=h,r,r",
+            [code_pair(words, pair, SCALES), factor],
             dtype=(tl.float16, tl.float16),
             is_pure=True,
             pack=1,
         )
-    INTEGERS: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
-    known: tl.constexpr = INTEGERS if SCALES == "fp16" else _E2M1
-    return tl.inline_asm_elementwise(
-        known,
-        "=h,=h,r,r",
-        [codes, factor],
-        dtype=(tl.float16, tl.float16),
-        is_pure=True,
-        pack=1,
-    )
+    return first, second
+
+
+@triton.jit
+def _integers(words, pair: tl.constexpr, offset, SCALES: tl.constexpr):
+    """The codes of pair `pair` less their zero point; words begin with pair 0 or 1."""
+    if SCALES == "fp16_zero":
+        assembly: tl.constexpr = _ODD_ABOVE_ZERO if pair % 2 else _EVEN_ABOVE_ZERO
+        first, second = tl.inline_asm_elementwise(
+            assembly,
+            "=h,=h,r,r",
+            [words, offset],
+            dtype=(tl.float16, tl.float16),
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        known: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
+        first, second = tl.inline_asm_elementwise(
+            known, "=h,=h,r", [words], dtype=(tl.float16, tl.float16), is_pure=True, pack=1
+        )
+    return first, second
 
 
 @triton.jit
 def _float_weights(words, pair: tl.constexpr, scale, zero, SCALES: tl.constexpr):
     first, second = pair_values(words, pair, SCALES)
-    return (first - zero) * scale, (second - zero) * scale
+    first -= zero
+    second -= zero
+    if scale is not None:
+        first *= scale
+        second *= scale
+    return first, second

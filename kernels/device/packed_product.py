@@ -143,7 +143,7 @@ def _of_words(x):
 def _operands(x, factor, pair: tl.constexpr, SCALES: tl.constexpr, PAIRS: tl.constexpr):
     """x [chunks, 8] as the codes of one pair meet it: for each word a tensor [chunks] for the first
     and one for the second; with PAIRS both in one, times `factor` [chunks]."""
-    first, second = tl.split(tl.permute(tl.reshape(x, (x.shape[0], 2, 4)), (0, 2, 1)))
+    first, second = tl.split(tl.reshape(x, (x.shape[0], 4, 2)))
     if PAIRS:
         factor = factor[:, None] * (code_unit(pair, SCALES) / code_unit(0, SCALES))
         operands = _of_words(_half_pairs(first * factor, second * factor))

@@ -128,8 +128,7 @@ def _values(
 def packed(codes: torch.Tensor, scales: torch.Tensor, packing: Packing) -> torch.Tensor:
     """Words int32 [rows, width] of codes [rows, padded columns], 0 to 15, and scales [rows, groups,
     1 or 2], each of a value that the format has."""
-    by_word = codes.unflatten(1, (-1, PER_WORD, WORDS)).mT.flatten(1, 2).int()
-    by_word = by_word.unflatten(2, (PER_WORD // 2, 2))
+    by_word = codes.unflatten(1, (-1, PER_WORD // 2, WORDS, 2)).transpose(2, 3).flatten(1, 2).int()
     rows = torch.zeros(len(codes), packing.width, dtype=torch.int32, device=codes.device)
     words = rows[:, : packing.words]
     for pair, fields in enumerate(packing.format.fields):
@@ -180,7 +179,7 @@ def codes_and_scales(
         scales = stored.view(torch.float8_e4m3fn).to(dtype)
     else:
         scales = stored.view(torch.float16).to(dtype)
-    in_order = codes.flatten(2).unflatten(1, (-1, WORDS)).mT
+    in_order = codes.unflatten(1, (-1, WORDS)).transpose(2, 3)
     return in_order.flatten(1), scales.unflatten(1, (packing.groups, -1))
 
 

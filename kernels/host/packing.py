@@ -8,10 +8,10 @@ A weight is scale * (code - zero), or scale * code of E2M1, with a scale for eac
 - nvfp4: E2M1, scales E4M3 of 16 columns, times a float32 scale of the row.
 
 A row of a matrix is 32-bit words: its codes, eight a word, then its scales, padded to 16 bytes.
-Columns are padded to 32. Of 32 columns, word i of four has column 4 j + i as its code j. Codes 2 p
-and 2 p + 1, pair p, are at the same place of its lower and its upper half: one mask takes a pair
-out as two float16. In this order, a thread's eight codes are those that the tensor cores want of it
-(`device/packed_batched.py`), once x is reordered within eight columns.
+Columns are padded to 32. Of 32 columns, word i of four has columns 8 p + 2 i and 8 p + 2 i + 1 as
+pair p, its codes 2 p and 2 p + 1. They are at the same place of its lower and its upper half: one
+mask takes a pair out as two float16. In this order, a thread's eight codes are those that the
+tensor cores want of it (`device/packed_batched.py`), with x as it is.
 
 - int4: bits 4 p to 4 p + 3 of a half.
 - E2M1: fields whose sign and magnitude one shift moves to those of a float16 (bits 9 to 11 and 15),

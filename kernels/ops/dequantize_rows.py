@@ -91,8 +91,8 @@ def _dequantize_packed_rows_kernel(
     w3, v3 = pair_values(words, 3, SCALES)
     first = tl.join(tl.join(w0, w2), tl.join(w1, w3))
     second = tl.join(tl.join(v0, v2), tl.join(v1, v3))
-    codes = tl.reshape(tl.join(first, second), (BLOCK // CHUNK, 4, PER_WORD))
-    codes = tl.permute(codes, (0, 2, 1))
+    codes = tl.reshape(tl.join(first, second), (BLOCK // CHUNK, 4, PER_WORD // 2, 2))
+    codes = tl.reshape(tl.permute(codes, (0, 2, 1, 3)), (BLOCK // CHUNK, PER_WORD, 4))
     zero = tl.zeros_like(scale) + other
     values = tl.reshape((codes - zero[:, :, None]) * scale[:, :, None], (BLOCK,))
     if scale_ptr is not None:

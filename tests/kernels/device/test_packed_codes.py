@@ -18,10 +18,10 @@ def _codes_kernel(words_ptr, out_ptr, SCALES: tl.constexpr, WORDS: tl.constexpr)
     words = tl.load(words_ptr + word).to(tl.uint32, bitcast=True)
     for pair in tl.static_range(4):
         first, second = pair_values(words, pair, SCALES)
-        # Code j of word i of four is that of column 4 j + i.
-        columns = out_ptr + word // 4 * 32 + word % 4
+        # Pair p of word i of four is that of columns 8 p + 2 i and 8 p + 2 i + 1.
+        columns = out_ptr + word // 4 * 32 + 2 * (word % 4)
         tl.store(columns + 8 * pair, first)
-        tl.store(columns + 8 * pair + 4, second)
+        tl.store(columns + 8 * pair + 1, second)
 
 
 @triton.jit

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decodescope.kernels.host.packed import packed
-from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
+from decodescope.kernels.host.packing import PACKED_FORMATS, Packing, integer_packing
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix, narrow_matrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
@@ -47,6 +47,37 @@ def check_product(make, batch: int, format: str, rows: int, columns: int, tile: 
 def test_a_product(batch: int, format: str, cut: tuple[int, ...], dtype, inputs) -> None:
     columns, block, ahead = cut
     check_product(inputs(dtype), batch, format, 37, columns, tile_of(batch, block, ahead=ahead))
+
+
+# Two groups of a word in a block, an odd number of groups, parts of 64 and of 32 columns in larger
+# groups, groups that are longer than a block, and one of a row.
+@pytest.mark.parametrize(
+    ("group", "columns", "block"),
+    [
+        (128, 600, 512),
+        (64, 333, 256),
+        (192, 900, 512),
+        (96, 300, 256),
+        (256, 500, 64),
+        (0, 300, 64),
+    ],
+)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_each_group_has_its_scale(
+    zeros: bool, group: int, columns: int, block: int, inputs
+) -> None:
+    make = inputs(torch.float16)
+    packing = integer_packing(columns, group, zeros)
+    assert packing is not None
+    generator = torch.Generator().manual_seed(columns)
+    codes = torch.randint(16, (37, packing.padded), generator=generator, dtype=torch.uint8)
+    scales = torch.rand(37, packing.groups, 2, generator=generator).half().float() * 2.0**-4
+    scales[..., 1] = torch.randint(16, scales.shape[:2], generator=generator).float()
+    words = packed(codes, scales if zeros else scales[..., :1], packing).to(make.device)
+    weight = WeightMatrix(words, None, packing=packing)
+    x, out = make.random(5, columns), make.poisoned(5, 37)
+    Linear(x, weight, out, Tile(64, block, 4, 2)).launch()
+    assert_near(out, linear_reference(x, weight))
 
 
 @pytest.mark.gpu
