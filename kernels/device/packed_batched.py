@@ -2,9 +2,10 @@
 
 As `batched_product.py`. Words are copied to shared memory as they are, and become eight float16 in
 the register that they arrive in: integers after their zero point is subtracted, which is exact, and
-their scale multiplied, rounded once; E2M1 times its scale, exact from 2^-20 to 2^4 (E8M0) and for
-all scales of E4M3. Beyond, weights become infinite. x is rounded to float16 as for all narrow
-weights. In a float32 model, both sides are float32.
+their scale multiplied, rounded once, or, where all columns of a block are in one group, as they
+are: the scale then multiplies the sum of the block in float32. E2M1 times its scale, exact from
+2^-20 to 2^4 (E8M0) and for all scales of E4M3. Beyond, weights become infinite. x is rounded to
+float16 as for all narrow weights. In a float32 model, both sides are float32.
 
 The eight elements are those that a thread of the tensor cores takes of two times 16 columns, if x
 has its columns in the same order. The sum over the columns does not change.
@@ -37,7 +38,7 @@ _EVEN = """{{
     mov.b32 offset, {offset};
     lop3.b32 code, $2, 0x000F000F, 0x64006400, 0xEA;
     add.rn.f16x2 code, code, offset;
-    mul.rn.f16x2 code, code, $3;
+    {scaled}
     mov.b32 {{$0, $1}}, code;
     }}"""
 _ODD = """{{
@@ -46,14 +47,19 @@ _ODD = """{{
     mov.b32 sixteenth, 0x2C002C00;
     lop3.b32 code, $2, 0x00F000F0, 0x64006400, 0xEA;
     fma.rn.f16x2 code, code, sixteenth, offset;
-    mul.rn.f16x2 code, code, $3;
+    {scaled}
     mov.b32 {{$0, $1}}, code;
     }}"""
+_SCALED = "mul.rn.f16x2 code, code, $3;"
 # -1032 and -72: the zero is 8.
-_EVEN_INTEGERS = tl.constexpr(_EVEN.format(offset="0xE408E408"))
-_ODD_INTEGERS = tl.constexpr(_ODD.format(offset="0xD480D480"))
-_EVEN_ABOVE_ZERO = tl.constexpr(_EVEN.format(offset="$4"))
-_ODD_ABOVE_ZERO = tl.constexpr(_ODD.format(offset="$4"))
+_EVEN_INTEGERS = tl.constexpr(_EVEN.format(offset="0xE408E408", scaled=""))
+_ODD_INTEGERS = tl.constexpr(_ODD.format(offset="0xD480D480", scaled=""))
+_EVEN_SCALED = tl.constexpr(_EVEN.format(offset="0xE408E408", scaled=_SCALED))
+_ODD_SCALED = tl.constexpr(_ODD.format(offset="0xD480D480", scaled=_SCALED))
+_EVEN_ABOVE_ZERO = tl.constexpr(_EVEN.format(offset="$3", scaled=""))
+_ODD_ABOVE_ZERO = tl.constexpr(_ODD.format(offset="$3", scaled=""))
+_EVEN_ABOVE_ZERO_SCALED = tl.constexpr(_EVEN.format(offset="$4", scaled=_SCALED))
+_ODD_ABOVE_ZERO_SCALED = tl.constexpr(_ODD.format(offset="$4", scaled=_SCALED))
 _E2M1 = tl.constexpr(
     """{
     .reg .b32 product;
@@ -84,12 +90,14 @@ def packed_gathered_products(
     word = tl.arange(0, BLOCK // PER_WORD)
     lane = tl.arange(0, BLOCK)
     SCALES: tl.constexpr = LAYOUT[1]
+    INTEGERS: tl.constexpr = SCALES == "fp16" or SCALES == "fp16_zero"
     w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
     x_rows = (x_ptr + token * K)[:, None]
     present = present[:, None]
     sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
     first = split * (STEPS * BLOCK)
     scales = _block_scales(w_ptr, rows, first, K, BLOCK, LAYOUT)
+    APART: tl.constexpr = INTEGERS and scales.shape[1] == 1
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
         # Tensors first: in the interpreter a constant plus a tensor is a constant.
         words, columns = word + start // PER_WORD, lane + start
@@ -111,13 +119,14 @@ def packed_gathered_products(
             x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
         else:
             x = x.to(tl.float32)
-        w = _weights(codes.to(tl.uint32, bitcast=True), scales, SCALES, HALF)
+        w = _weights(codes.to(tl.uint32, bitcast=True), scales, SCALES, HALF, APART)
         x = tl.trans(_in_word_order(x))
-        if HALF:
+        if HALF and not APART:
             sums = tl.dot(w, x, sums)
         else:
             # As in `gathered_products`.
-            sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+            part = tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+            sums += part * scale_values(scales, SCALES)[0] if APART else part
         scales = later
     return sums * _left_out(SCALES) if HALF else sums
 
@@ -152,8 +161,9 @@ def _in_word_order(x):
 
 
 @triton.jit
-def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr):
-    """The weights [rows, columns] of words [rows, columns / 8] and scales [rows, groups]."""
+def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr, APART: tl.constexpr):
+    """The weights [rows, columns] of words [rows, columns / 8] and scales [rows, groups], which
+    are not applied if they come APART."""
     rows: tl.constexpr = words.shape[0]
     chunks: tl.constexpr = words.shape[1] // 4
     low, high, zero = _factors(stored, words.shape[1], SCALES, HALF)
@@ -161,11 +171,13 @@ def _weights(words, stored, SCALES: tl.constexpr, HALF: tl.constexpr):
         even, odd = zero, zero
         if SCALES == "fp16_zero":
             even, odd = _twice(-1024 - zero), _twice(-64 - zero)
-        w0, v0 = _half_weights(words, 0, low, even, SCALES)
-        w1, v1 = _half_weights(words, 1, low, odd, SCALES)
-        w2, v2 = _half_weights(words, 2, high, even, SCALES)
-        w3, v3 = _half_weights(words, 3, high, odd, SCALES)
+        w0, v0 = _half_weights(words, 0, low, even, SCALES, APART)
+        w1, v1 = _half_weights(words, 1, low, odd, SCALES, APART)
+        w2, v2 = _half_weights(words, 2, high, even, SCALES, APART)
+        w3, v3 = _half_weights(words, 3, high, odd, SCALES, APART)
     else:
+        if APART:
+            low, high = 1.0, 1.0
         w0, v0 = _float_weights(words, 0, low, zero, SCALES)
         w1, v1 = _float_weights(words, 1, low, zero, SCALES)
         w2, v2 = _float_weights(words, 2, high, zero, SCALES)
@@ -221,25 +233,32 @@ def _twice(x):
 
 
 @triton.jit
-def _half_weights(words, pair: tl.constexpr, factor, offset, SCALES: tl.constexpr):
-    shifted = words >> 8 if pair >= 2 else words
-    if SCALES == "fp16_zero":
-        assembly: tl.constexpr = _ODD_ABOVE_ZERO if pair % 2 else _EVEN_ABOVE_ZERO
-        return tl.inline_asm_elementwise(
-            assembly,
-            "=h,=h,r,r,r",
-            [shifted, factor, offset],
-            dtype=(tl.float16, tl.float16),
-            is_pure=True,
-            pack=1,
-        )
-    INTEGERS: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
-    known: tl.constexpr = INTEGERS if SCALES == "fp16" else _E2M1
-    codes = shifted if SCALES == "fp16" else code_pair(words, pair, SCALES)
+def _half_weights(words, pair: tl.constexpr, factor, offset, SCALES: tl.constexpr, APART):
+    codes = words >> 8 if pair >= 2 else words
+    if SCALES == "fp16_zero" and APART:
+        zeros: tl.constexpr = _ODD_ABOVE_ZERO if pair % 2 else _EVEN_ABOVE_ZERO
+        first, second = _assembled(zeros, "=h,=h,r,r", [codes, offset])
+    elif SCALES == "fp16_zero":
+        both: tl.constexpr = _ODD_ABOVE_ZERO_SCALED if pair % 2 else _EVEN_ABOVE_ZERO_SCALED
+        first, second = _assembled(both, "=h,=h,r,r,r", [codes, factor, offset])
+    elif SCALES == "fp16" and APART:
+        integers: tl.constexpr = _ODD_INTEGERS if pair % 2 else _EVEN_INTEGERS
+        first, second = _assembled(integers, "=h,=h,r", [codes])
+    elif SCALES == "fp16":
+        scaled: tl.constexpr = _ODD_SCALED if pair % 2 else _EVEN_SCALED
+        first, second = _assembled(scaled, "=h,=h,r,r", [codes, factor])
+    else:
+        codes = code_pair(words, pair, SCALES)
+        first, second = _assembled(_E2M1, "=h,=h,r,r", [codes, factor])
+    return first, second
+
+
+@triton.jit
+def _assembled(assembly: tl.constexpr, constraints: tl.constexpr, operands):
     return tl.inline_asm_elementwise(
-        known,
-        "=h,=h,r,r",
-        [codes, factor],
+        assembly,
+        constraints,
+        operands,
         dtype=(tl.float16, tl.float16),
         is_pure=True,
         pack=1,
