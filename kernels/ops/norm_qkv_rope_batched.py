@@ -135,7 +135,7 @@ def _norm_qkv_rope_batched_kernel(
             if rotates:
                 low, high = rotated(low, high, cos[:, None], sin[:, None])
             written, cached = present & (token < tokens_written), head >= HEADS
-            targets = targets[None, :]
+            places = targets[None, :]
             store_head(
-                targets, pairs[:, None], low, high, written, cached, inverse, STORED, D, DISTANCE
+                places, pairs[:, None], low, high, written, cached, inverse, STORED, D, DISTANCE
             )
