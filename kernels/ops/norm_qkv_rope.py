@@ -226,7 +226,7 @@ def qkv_workspace(
 
 
 def _programs_per_head(head_dim: int, tile: Tile) -> int:
-    return triton.cdiv(head_dim // 2, tile.rows // 2)
+    return -(-(head_dim // 2) // (tile.rows // 2))
 
 
 @dataclass(frozen=True, slots=True)
