@@ -10,6 +10,7 @@ from decodescope.kernels.host.operation import Operation, ResidualOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
+from decodescope.kernels.ops.integer_rows import IntegerRows
 from decodescope.kernels.ops.linear import Linear
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
@@ -24,7 +25,7 @@ from decodescope.variants.steps.fused.torch_operators import TorchOperator
 @dataclass(frozen=True, slots=True)
 class Source:
     """The inputs of a product: x, the norm that it has to apply itself, if any, and the scales of
-    E4M3 x."""
+    E4M3 or int16 x."""
 
     x: torch.Tensor
     norm: Norm | None = None
@@ -115,12 +116,18 @@ class StepBuilder:
             self.add(left.path, RmsNormResidual(*memory, left.norm, left.factor))
 
     def quantized(self, path: str, source: Source, weight: WeightMatrix) -> Source:
-        """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
-        if not self.spec.fp8_x or not weight.narrow:
+        """`source` with the norm applied, in E4M3 or int16, if the product with `weight` takes it
+        so."""
+        x, norm, scales = source.x, source.norm, self.buffers.scales
+        codes = self.rows(self.buffers.codes, x.shape[1])
+        if self.spec.fp8_x and weight.narrow:
+            self.add(path, QuantizeRows(x, norm, codes, scales))
+        # float32 has more digits than int16. Only a norm is worth a launch before the product.
+        elif norm is not None and weight.takes_integers and x.dtype != torch.float32:
+            self.add(path, IntegerRows(x, norm, codes, scales))
+        else:
             return source
-        codes = self.rows(self.buffers.codes, source.x.shape[1])
-        self.add(path, QuantizeRows(source.x, source.norm, codes, self.buffers.scales))
-        return Source(codes, scale=self.buffers.scales)
+        return Source(codes, scale=scales)
 
     def linear(
         self, path: str, source: Source, weight: WeightMatrix, out: torch.Tensor, tile: Tile

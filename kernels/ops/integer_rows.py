@@ -1,0 +1,140 @@
+"""RMSNorm of activations as int16 with one scale for each token: codes = n / scale, n = RMSNorm(x).
+
+scale[b] = max |n[b]| / 32,639, so a code is off by at most 2^-16 of its token's largest value, and
+all codes of a token together by at most sqrt(features) 2^-16 of its norm |n[b]|: of 4,096 features
+2^-10, where rounding to bfloat16 takes 2^-9. Products with INT4 weights take codes and scale as
+they are (`device/integer_product.py`).
+
+A code is 256 upper + lower, two int8 of -128 to 127. They are stored in the order in which the
+weights' codes meet them (`host/packing.py`): of each 32 columns the upper bytes, then the lower
+ones. Of those, for each of four words of weights a word of four int8 for the codes that are lower
+nibbles of its bytes, then one each for the upper nibbles.
+
+Bytes moved: x and the norm's weight once, two bytes for each code, 4 for each scale. One program
+holds one token in registers. In the launch of the product each program would have to find the scale
+again, and to order all of x.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.packed_codes import CHUNK
+from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.product import norm_arguments
+from decodescope.kernels.host.weights import INTEGER_X, LARGEST_INTEGER, LEAST_SCALE, Norm
+from decodescope.kernels.ops.rms_norm import (
+    check_norm_weight,
+    normed,
+    rms_norm_reference,
+    row_warps,
+)
+
+_LARGEST = tl.constexpr(LARGEST_INTEGER)
+_LEAST_SCALE = tl.constexpr(LEAST_SCALE)
+# Adding it rounds a float32 below 2^22 to the nearest integer, ties to even.
+_TO_INTEGER = tl.constexpr(1.5 * 2.0**23)
+
+
+def integer_rows_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers whose nearest integers are the codes [rows, features], in the order of the
+    columns, and the scales [rows], in float64."""
+    n = rms_norm_reference(x, norm)
+    scale = n.abs().amax(-1) / LARGEST_INTEGER
+    scale = torch.where(scale < LEAST_SCALE, 1.0, scale)
+    return n / scale[:, None], scale
+
+
+@triton.jit
+def _integer_rows_kernel(
+    x_ptr,
+    g_ptr,
+    out_ptr,
+    scale_ptr,
+    features,
+    eps,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    token = tl.program_id(0)
+    start = token.to(tl.int64) * features
+    # The column of each byte of a plane.
+    place = tl.arange(0, BLOCK)
+    code = place // 16 % 2 * 2 + place // 2 % 2 + place % 2 * 4
+    column = place // CHUNK * CHUNK + 4 * code + place // 4 % 4
+    mask = place < features
+    g = tl.load(g_ptr + column, mask=mask, other=0.0).to(tl.float32)
+    wait_for_previous(PDL)
+    x = tl.load(x_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
+    n = normed(x, g, mask, features, eps, False)
+    # NaN and infinities become the scale: a product with such a token is no number either.
+    bad = tl.max((tl.abs(n) < float("inf")).to(tl.int32) ^ 1, axis=0) > 0
+    n = tl.where(bad, 0.0, n)
+    scale = tl.div_rn(tl.max(tl.abs(n), axis=0), _LARGEST)
+    scale = tl.where(scale < _LEAST_SCALE, 1.0, scale)
+    # Not by a division: a code may be the next one where the quotient is half-way.
+    codes = ((n * (1.0 / scale) + _TO_INTEGER) - _TO_INTEGER).to(tl.int32)
+    upper = (codes + 128) >> 8
+    out_ptr = out_ptr.to(tl.pointer_type(tl.int8)) + 2 * start
+    out_ptr += place // CHUNK * (2 * CHUNK) + place % CHUNK
+    tl.store(out_ptr, upper.to(tl.int8), mask=mask)
+    tl.store(out_ptr + CHUNK, (codes - upper * 256).to(tl.int8), mask=mask)
+    tl.store(scale_ptr + token, tl.where(bad, float("nan"), scale))
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerRows(KernelOperation):
+    """scale[b] = max |n[b]| / 32,639, out[b] = n[b] / scale[b], rounded to nearest, n = RMSNorm(x)
+    in float32.
+
+    x [rows, features] of a dtype of the kernels, features a multiple of 32, out int16 likewise,
+    scale float32 [rows], all contiguous. A row of zeros has scale 1, one with NaN or an infinity
+    codes 0 and scale NaN.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; an output in x's memory; more than
+            `rms_norm.MAX_FEATURES` features.
+    """
+
+    x: torch.Tensor
+    norm: Norm
+    out: torch.Tensor
+    scale: torch.Tensor
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, device = self.x, self.x.device
+        if x.dim() != 2 or x.shape[1] % CHUNK.value:
+            raise ValueError(f"x {list(x.shape)}: must be [rows, a multiple of {CHUNK.value}]")
+        rows, features = int(x.shape[0]), int(x.shape[1])
+        check_norm_weight(self.norm, features, device)
+        check_floats("x", x, (rows, features), device)
+        check_tensor("out", self.out, (rows, features), INTEGER_X, device)
+        check_tensor("scale", self.scale, (rows,), torch.float32, device)
+        check_apart("out", self.out, x)
+        check_apart("scale", self.scale, x)
+        g, eps = norm_arguments(self.norm)
+        block = triton.next_power_of_2(features)
+        return launch(
+            _integer_rows_kernel,
+            (rows,),
+            x,
+            g,
+            self.out,
+            self.scale,
+            features,
+            eps,
+            BLOCK=block,
+            PDL=pdl,
+            num_warps=row_warps(block),
+        )
+
+    def outputs(self, position: int) -> Tensors:
+        return self.out, self.scale
+
+    def reference(self, position: int) -> Tensors:
+        return integer_rows_reference(self.x, self.norm)
