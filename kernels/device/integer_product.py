@@ -1,5 +1,5 @@
-"""y = W x for one vector x of int16 (`ops/integer_rows.py`) and rows of INT4: `packed_product.py`
-without floating point within a chunk.
+"""y = W x for one vector x of int16 (`ops/rms_norm_integers.py`) and rows of INT4:
+`packed_product.py` without floating point within a chunk.
 
 A mask takes four codes out of a word, one a byte, and `dp4a` multiplies them by four int8 and adds
 the products to an int32: of 8 codes 6 instructions in place of 9, as an int16 is two int8. Codes in
@@ -87,7 +87,7 @@ def integer_products(
     AHEAD: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
-    """As `vector_products` of int16 x in the order of `IntegerRows`; `first` is what
+    """As `vector_products` of int16 x in the order of `RmsNormIntegers`; `first` is what
     `packed_blocks` gave."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K

@@ -196,7 +196,7 @@ def unpacked(words: torch.Tensor, packing: Packing, dtype: torch.dtype) -> torch
 
 
 def in_column_order(x: torch.Tensor) -> torch.Tensor:
-    """The numbers int32 [rows, columns] of int16 x as `ops/integer_rows.py` stores it."""
+    """The numbers int32 [rows, columns] of int16 x as `ops/rms_norm_integers.py` stores it."""
     # [rows, chunks, planes, nibbles, words, second of a half's nibbles, halves]
     planes = x.view(torch.int8).int().unflatten(1, (-1, 2, 2, WORDS, 2, 2))
     values = planes[:, :, 0] * 256 + planes[:, :, 1]

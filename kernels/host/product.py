@@ -6,7 +6,7 @@ compile-time constants of `product_options`. Only the kernels of batch 1 apply a
 
 x is what the model computes in, or E4M3 with a float32 scale for each token (W8A8): x[b, k] =
 codes[b, k] x_scale[b]. It is then multiplied by FP8 weights as it is, on the FP8 tensor cores. Or,
-of one token beside INT4 weights, int16 likewise, in an order of its own (`ops/integer_rows.py`).
+of one token beside INT4 weights, int16 likewise, ordered as `ops/rms_norm_integers.py` says.
 """
 
 from typing import Any

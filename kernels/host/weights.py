@@ -128,8 +128,8 @@ class WeightMatrix:
 
     @property
     def takes_integers(self) -> bool:
-        """Whether products with one token read int16 (`ops/integer_rows.py`): with INT4, of whole
-        chunks of columns."""
+        """Whether a product with one token can read int16 (`ops/rms_norm_integers.py`): of INT4 in
+        whole chunks of columns."""
         packing = self.packing
         return packing is not None and not packing.format.e2m1 and packing.columns == packing.padded
 

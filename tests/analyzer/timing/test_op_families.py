@@ -49,7 +49,6 @@ NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
         ("_decode_attention_kernel", "attention"),
         ("_rms_norm_residual_kernel", "reduction"),
         ("_quantize_rows_kernel", "reduction"),
-        ("_integer_rows_kernel", "reduction"),
         ("_dequantize_rows_kernel", "elementwise"),
         ("mystery", "other"),
     ],

@@ -10,11 +10,11 @@ from decodescope.kernels.host.operation import Operation, ResidualOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
-from decodescope.kernels.ops.integer_rows import IntegerRows
 from decodescope.kernels.ops.linear import Linear
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.kernels.ops.rms_norm_integers import RmsNormIntegers
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.variants.parallel.sums import RankSums
 from decodescope.variants.steps.fused.plan import StepPlan
@@ -73,8 +73,11 @@ class StepBuilder:
         batch = len(self.buffers.x)
         return buffer[: batch * width].view(batch, width)
 
-    def normed(self, path: str, norm: Norm | None, weight: WeightMatrix) -> Source:
-        """The inputs that the product with `weight` reads of the residual stream after `norm`.
+    def normed(
+        self, path: str, norm: Norm | None, weight: WeightMatrix, experts: bool = False
+    ) -> Source:
+        """The inputs that the product with `weight`, or `experts` with it, reads of the residual
+        stream after `norm`.
 
         `path` is that of a norm in a launch of its own. What the projection before has left is
         added first, in the launch of the norm if there is one.
@@ -94,6 +97,10 @@ class StepBuilder:
             self.add_left()
             if norm is not None and apart:
                 self.add(path, RmsNorm(x, norm, out))
+            # int16 has fewer digits than float32.
+            elif norm and not experts and weight.takes_integers and x.dtype != torch.float32:
+                self._read = Source(self.rows(buffers.codes, x.shape[1]), scale=buffers.scales)
+                self.add(path, RmsNormIntegers(x, norm, self._read.x, buffers.scales))
             else:
                 self._read = Source(x, norm)
         return self.kept(path, weight)
@@ -116,18 +123,12 @@ class StepBuilder:
             self.add(left.path, RmsNormResidual(*memory, left.norm, left.factor))
 
     def quantized(self, path: str, source: Source, weight: WeightMatrix) -> Source:
-        """`source` with the norm applied, in E4M3 or int16, if the product with `weight` takes it
-        so."""
-        x, norm, scales = source.x, source.norm, self.buffers.scales
-        codes = self.rows(self.buffers.codes, x.shape[1])
-        if self.spec.fp8_x and weight.narrow:
-            self.add(path, QuantizeRows(x, norm, codes, scales))
-        # float32 has more digits than int16. Only a norm is worth a launch before the product.
-        elif norm is not None and weight.takes_integers and x.dtype != torch.float32:
-            self.add(path, IntegerRows(x, norm, codes, scales))
-        else:
+        """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
+        if not self.spec.fp8_x or not weight.narrow:
             return source
-        return Source(codes, scale=scales)
+        codes = self.rows(self.buffers.codes, source.x.shape[1])
+        self.add(path, QuantizeRows(source.x, source.norm, codes, self.buffers.scales))
+        return Source(codes, scale=self.buffers.scales)
 
     def linear(
         self, path: str, source: Source, weight: WeightMatrix, out: torch.Tensor, tile: Tile

@@ -109,7 +109,7 @@ def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNo
     shared_path = f"{own_path}/shared_expert"
     source = builder.normed(f"{own_path}/router_norm", norms.router, mlp.router)
     logits = _routed(builder, own_path, source, mlp)
-    source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, mlp.gate_up)
+    source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, mlp.gate_up, experts=True)
     path_of_sum, summed = _used(builder, own_path, source, mlp, logits)
     builder.add_sum(path_of_sum, summed, buffers.beside, adds=False)
     source = builder.normed(f"{shared_path}/input_norm", norms.shared, shared.gate_up)

@@ -9,11 +9,11 @@ from decodescope.kernels.host.packed import in_column_order, packed
 from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import LARGEST_INTEGER, Norm, WeightMatrix
-from decodescope.kernels.ops.integer_rows import IntegerRows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import LinearResidual, split_workspace
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
+from decodescope.kernels.ops.rms_norm_integers import RmsNormIntegers
 from tests.helpers.kernel_fixtures import assert_near
 from tests.helpers.refusals import refuses
 
@@ -25,7 +25,7 @@ GROUPS_OF_96 = replace(PACKED_FORMATS["int4_asym"], group=96)
 def integers(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, torch.Tensor]:
     codes = torch.full(x.shape, 99, dtype=torch.int16, device=x.device)
     scale = torch.full((len(x),), torch.nan, device=x.device)
-    IntegerRows(x, norm, codes, scale).launch()
+    RmsNormIntegers(x, norm, codes, scale).launch()
     return codes, scale
 
 
@@ -46,7 +46,7 @@ def test_codes_are_off_by_their_bound_at_most(shape, dtype, inputs) -> None:
     make = inputs(dtype)
     x, norm = make.random(*shape) * 3 + 0.5, make.norm(shape[1])
     x[0, 1] *= 200
-    operation = IntegerRows(x, norm, *integers(x, norm))
+    operation = RmsNormIntegers(x, norm, *integers(x, norm))
     numbers, expected_scale = operation.reference(0)
     assert ((operation.scale - expected_scale).abs() <= 1e-6 * expected_scale).all()
     found = in_column_order(operation.out).double()

@@ -1,9 +1,9 @@
 """RMSNorm of activations as int16 with one scale for each token: codes = n / scale, n = RMSNorm(x).
 
-scale[b] = max |n[b]| / 32,639, so a code is off by at most 2^-16 of its token's largest value, and
-all codes of a token together by at most sqrt(features) 2^-16 of its norm |n[b]|: of 4,096 features
-2^-10, where rounding to bfloat16 takes 2^-9. Products with INT4 weights take codes and scale as
-they are (`device/integer_product.py`).
+scale[b] = max |n[b]| / 32,639. A code is off by half a step at most, 1 / 65,278 (2^-16) of its
+token's largest value, and so all of a token by sqrt(features) / 65,278 of their Euclidean norm: of
+4,096 features 2^-10, where rounding to bfloat16 is off by up to 2^-9. Products with INT4 weights
+take codes and scale as they are (`device/integer_product.py`).
 
 A code is 256 upper + lower, two int8 of -128 to 127. They are stored in the order in which the
 weights' codes meet them (`host/packing.py`): of each 32 columns the upper bytes, then the lower
@@ -40,7 +40,7 @@ _LEAST_SCALE = tl.constexpr(LEAST_SCALE)
 _TO_INTEGER = tl.constexpr(1.5 * 2.0**23)
 
 
-def integer_rows_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, torch.Tensor]:
+def rms_norm_integers_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, torch.Tensor]:
     """The numbers whose nearest integers are the codes [rows, features], in the order of the
     columns, and the scales [rows], in float64."""
     n = rms_norm_reference(x, norm)
@@ -50,7 +50,7 @@ def integer_rows_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, t
 
 
 @triton.jit
-def _integer_rows_kernel(
+def _rms_norm_integers_kernel(
     x_ptr,
     g_ptr,
     out_ptr,
@@ -88,7 +88,7 @@ def _integer_rows_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerRows(KernelOperation):
+class RmsNormIntegers(KernelOperation):
     """scale[b] = max |n[b]| / 32,639, out[b] = n[b] / scale[b], rounded to nearest, n = RMSNorm(x)
     in float32.
 
@@ -120,7 +120,7 @@ class IntegerRows(KernelOperation):
         g, eps = norm_arguments(self.norm)
         block = triton.next_power_of_2(features)
         return launch(
-            _integer_rows_kernel,
+            _rms_norm_integers_kernel,
             (rows,),
             x,
             g,
@@ -137,4 +137,4 @@ class IntegerRows(KernelOperation):
         return self.out, self.scale
 
     def reference(self, position: int) -> Tensors:
-        return integer_rows_reference(self.x, self.norm)
+        return rms_norm_integers_reference(self.x, self.norm)
