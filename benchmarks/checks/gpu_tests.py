@@ -1,27 +1,25 @@
 """Runs the tests marked `gpu` or `any_device`; records them in benchmarks/results/gpu-tests.json.
 
-Further arguments go to pytest. Exits with pytest's code; records nothing if no test ran.
+Further arguments go to pytest. An interrupted run records nothing; the same command at the same
+commit, on the same machine, goes on with the tests that are left. Each test counts as it ended the
+first time.
 """
 
 import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import rich_click as click
+import torch
 
+from benchmarks.checks.kept_outcomes import begin, read_outcomes
 from benchmarks.harness.records import RESULTS, ROOT, write_record
+from decodescope.analyzer.io.cache_folder import cache_folder
+from decodescope.cli.output import say
+from decodescope.variants.machine.environment import environment
 
 RESULT = RESULTS / "gpu-tests.json"
-
-
-def outcome(case: ElementTree.Element) -> str:
-    """passed, failed or skipped, of one JUnit test case."""
-    kinds = {child.tag for child in case}
-    if kinds & {"failure", "error"}:
-        return "failed"
-    return "skipped" if "skipped" in kinds else "passed"
+# Of pytest: all passed, some failed, none was left to run.
+_COMPLETE = (0, 1, 5)
 
 
 @click.command("gpu-tests", context_settings={"ignore_unknown_options": True})
@@ -31,22 +29,27 @@ def command(arguments: tuple[str, ...]) -> int:
 
     ARGUMENTS are those of pytest.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        junit = Path(folder) / "junit.xml"
-        pytest = ["-m", "pytest", "-m", "gpu or any_device", f"--junitxml={junit}", *arguments]
-        code = subprocess.run([sys.executable, *pytest], cwd=ROOT, check=False).returncode
-        if not junit.is_file():
-            return code
-        cases = list(ElementTree.parse(junit).iter("testcase"))
-    tests = {f"{case.get('classname')}::{case.get('name')}": outcome(case) for case in cases}
-    ran = [result for result in tests.values() if result != "skipped"]
-    if ran:
-        record = {
-            "passed": ran.count("passed"),
-            "failed": ran.count("failed"),
-            "skipped": len(tests) - len(ran),
-            "tests": dict(sorted(tests.items())),
-        }
-        write_record(RESULT, record, "make test-gpu")
-        sys.stderr.write(f"recorded in {RESULT.relative_to(ROOT)}\n")
-    return code
+    file = cache_folder() / "gpu-tests" / "outcomes.jsonl"
+    machine = {name: value for name, value in environment().items() if name != "date"}
+    gpus = torch.cuda.device_count()
+    before = begin(file, machine | {"gpus": gpus})
+    if before:
+        say(f"{len(before)} tests have run at this commit: going on with the others")
+    pytest = ["pytest", "-p", "benchmarks.checks.kept_outcomes", "--kept-outcomes", str(file)]
+    words = [sys.executable, "-m", *pytest, "-m", "gpu or any_device", *arguments]
+    code = subprocess.run(words, cwd=ROOT, check=False).returncode
+    tests = read_outcomes(file)
+    ran = [outcome for outcome in tests.values() if outcome != "skipped"]
+    if not ran or code not in _COMPLETE:
+        return code
+    record = {
+        "gpus": gpus,
+        "passed": ran.count("passed"),
+        "failed": ran.count("failed"),
+        "skipped": len(tests) - len(ran),
+        "tests": dict(sorted(tests.items())),
+    }
+    write_record(RESULT, record, "make test-gpu")
+    file.unlink()
+    say(f"recorded in {RESULT.relative_to(ROOT)}")
+    return int("failed" in ran)

@@ -76,16 +76,16 @@ def gemm_cells(size: Record) -> list[str]:
 
 
 def all_reduce_names(bench: Record) -> list[str]:
-    """The ways of a record of `allreduce`, and the ratios that `all_reduce_cells` has."""
-    names = [way["name"] for way in bench["sizes"][0]["ways"]]
-    return [*names, *(f"own ÷ {name}" for name in names[1:])]
+    """The ways of a record of `allreduce`."""
+    return [way["name"] for way in bench["sizes"][0]["ways"]]
 
 
 def all_reduce_cells(size: Record) -> list[str]:
-    """One size of a message: the time of each way in µs, and ours ÷ that of each other."""
-    ways = size["ways"]
-    times = [microseconds(way["rounds_ns"]["median"]) for way in ways]
-    return [*times, *(significant(way["own_share"]["median"]) for way in ways[1:])]
+    """One size of a message: the time of each way in µs, with ours ÷ that of each other."""
+    own, *others = size["ways"]
+    times = [microseconds(way["rounds_ns"]["median"]) for way in (own, *others)]
+    ratios = [f" ({significant(way['own_share']['median'])})" for way in others]
+    return [time + ratio for time, ratio in zip(times, ["", *ratios], strict=True)]
 
 
 def rank_records(records: Mapping[str, Record]) -> list[Record]:

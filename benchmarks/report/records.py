@@ -20,11 +20,12 @@ _TOOLS = ("driver", "cuda", "torch", "triton", "transformers", "python")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One machine with its versions, and the records made there, by date."""
+    """One machine with its versions, and the names of the records made there, by the day (UTC) and
+    the commit."""
 
     machine: str
     gpu: str | None
-    records: tuple[tuple[str, str, str], ...]
+    names: Mapping[tuple[str, str], list[str]]
 
 
 def read_records(folder: Path = RESULTS) -> dict[str, Record]:
@@ -35,17 +36,15 @@ def read_records(folder: Path = RESULTS) -> dict[str, Record]:
 
 
 def origins(environments: Mapping[str, Record]) -> list[Origin]:
-    """The machines of records, those with a GPU first; each record with its date and commit."""
-    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-    for name, environment in environments.items():
+    """The machines of records, those with a GPU first."""
+    found: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
+    for name in sorted(environments, key=lambda name: environments[name]["date"]):
+        environment = environments[name]
         key = (environment.get("gpu") or "", machine_text(environment))
-        line = (name, environment["date"][:16].replace("T", " "), commit_text(environment))
-        found.setdefault(key, []).append(line)
+        made = (environment["date"][:10], commit_text(environment))
+        found.setdefault(key, {}).setdefault(made, []).append(name)
     order = sorted(found, key=lambda key: (not key[0], key))
-    return [
-        Origin(key[1], key[0] or None, tuple(sorted(found[key], key=lambda line: line[1])))
-        for key in order
-    ]
+    return [Origin(key[1], key[0] or None, found[key]) for key in order]
 
 
 def machine_text(environment: Record) -> str:

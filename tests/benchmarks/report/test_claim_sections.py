@@ -132,9 +132,9 @@ def test_a_section_names_the_record_its_clocks_and_its_noise(reports):
 
 def test_reports_are_in_the_list_of_records_below_their_machine(reports):
     listed = page(reports, "records")
-    for name, gpu in (("h200-a", H200), ("h200-b", H200), ("h100", H100)):
+    for names, gpu in (("claims/h200-a`, `claims/h200-b", H200), ("claims/h100", H100)):
         machine = listed.partition(f"## {gpu}, driver 580.1, torch 2.11.0\n")[2].partition("##")[0]
-        assert f"| `claims/{name}.json` | 2026-11-22 22:30 | abcdef012 |" in machine
+        assert f"| `{names}` | 2026-11-22 | abcdef012 |" in machine
 
 
 def test_a_claim_in_two_files_of_one_gpu_is_refused(reports):

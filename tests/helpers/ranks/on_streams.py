@@ -1,11 +1,12 @@
-"""Ranks that run at the same time, on streams of one GPU."""
+"""Two ranks of one process that run at the same time, on a GPU each or on streams of one."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 
-from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange
+from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange, new_exchange, new_slots
+from tests.helpers.exchanges import PATIENCE_NS
 
 
 class StreamRank(Protocol):
@@ -20,20 +21,36 @@ class StreamRank(Protocol):
         """One launch on the current stream; it comes `late` if the other rank's does not."""
 
 
+def two_exchanges(words: int) -> list[Exchange]:
+    """The memory of two ranks, on the first two GPUs or on the only one."""
+    devices = [torch.device("cuda", rank % torch.cuda.device_count()) for rank in range(2)]
+    slots = [new_slots(words, 2, device) for device in devices]
+    # PyTorch lets a GPU store in another's memory when it first copies there.
+    for source, target in (slots, reversed(slots)):
+        target.copy_(source)
+    peers = [one.data_ptr() for one in slots]
+    return [new_exchange(rank, one, peers, PATIENCE_NS) for rank, one in enumerate(slots)]
+
+
+def synchronize(exchanges: Sequence[Exchange]) -> None:
+    for exchange in exchanges:
+        torch.cuda.synchronize(exchange.slots.device)
+
+
 def assert_replays_agree(ranks: Sequence[StreamRank], launches: int, in_graph: int) -> None:
     """Replay graphs of `in_graph` launches of two ranks, which have launched once, until there are
     `launches` more: no result is wrong, and the slots are as a next launch needs them."""
     graphs = []
     for rank in ranks:
         graphs.append(torch.cuda.CUDAGraph())
-        with torch.cuda.graph(graphs[-1], stream=rank.stream):
+        with torch.cuda.stream(rank.stream), torch.cuda.graph(graphs[-1], stream=rank.stream):
             for index in range(in_graph):
                 rank.launch(late=index % 3 == rank.exchange.rank)
     for _ in range(launches // in_graph):
         for rank, graph in zip(ranks, graphs, strict=True):
             with torch.cuda.stream(rank.stream):
                 graph.replay()
-    torch.cuda.synchronize()
+    synchronize([rank.exchange for rank in ranks])
     done = 1 + launches // in_graph * in_graph
     for rank in ranks:
         assert rank.launches.item() == done

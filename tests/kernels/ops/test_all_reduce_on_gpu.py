@@ -1,4 +1,4 @@
-"""The all-reduce of ranks that run at the same time, on streams of one GPU."""
+"""The all-reduce of ranks that run at the same time."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
 from tests.helpers.exchanges import exchanges_of, play_push
 from tests.helpers.kernel_inputs import LIMITS, at, poisoned, random, relative_error
-from tests.helpers.ranks.on_streams import assert_replays_agree
+from tests.helpers.ranks.on_streams import assert_replays_agree, synchronize, two_exchanges
 
 pytestmark = pytest.mark.gpu
 _LATE_CYCLES = 3000
@@ -85,17 +85,18 @@ def test_many_launches_give_no_stale_and_no_torn_word(
     shape: tuple[int, int], launches: int, pdl: bool
 ) -> None:
     words, in_graph = shape[0] * shape[1], 500
-    bases = torch.stack([random(*shape, seed=seed, device="cuda") for seed in range(2)])
-    exchanges = exchanges_of(2, words, "cuda")
-    ranks = [StreamRank(each, bases, pdl) for each in exchanges]
-    for source, base in enumerate(bases):
+    bases = torch.stack([random(*shape, seed=seed, device="cpu") for seed in range(2)])
+    exchanges, ranks = two_exchanges(words), []
+    for source, base in enumerate(bases.cuda()):
         play_push(exchanges, source, 0, base * (1 + 1 / 8192))
-    for rank in ranks:
-        # Loads what is compiled, which may wait for kernels that run: none may wait for another.
-        torch.cuda.synchronize()
-        with torch.cuda.stream(rank.stream):
-            rank.launch(late=False)
-    torch.cuda.synchronize()
+    for exchange in exchanges:
+        with torch.cuda.device(exchange.slots.device):
+            ranks.append(StreamRank(exchange, bases.cuda(), pdl))
+            # Loads what is compiled, which may wait for kernels that run: none may wait now.
+            synchronize(exchanges)
+            with torch.cuda.stream(ranks[-1].stream):
+                ranks[-1].launch(late=False)
+    synchronize(exchanges)
     assert_replays_agree(ranks, launches, in_graph)
 
 
@@ -106,19 +107,20 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
     for rank in range(2):
         # As above.
         play_push(exchanges, 1 - rank, 0, first)
-        memory = (
-            torch.zeros(MAX_BATCH, dtype=torch.int64, device="cuda"),
-            first.new_zeros(batch, 2).long(),
+        # Triton compiles other code for another capacity.
+        keys, tokens = (
+            torch.zeros(*shape, dtype=torch.int64, device="cuda")
+            for shape in ((MAX_BATCH,), (batch, capacity + 1))
         )
-        AllReduceChoice(*memory, at(0, "cuda"), exchanges[rank]).launch()
+        AllReduceChoice(keys, tokens, at(0, "cuda"), exchanges[rank]).launch()
         torch.cuda.synchronize()
     generator = torch.Generator().manual_seed(0)
     # Bit 31 of a key is 0 (`device/choice.py`).
-    shape = (capacity, 2, MAX_BATCH)
-    values = torch.randint(-(2**31), 2**31, shape, generator=generator)
-    indices = torch.randint(2**31, shape, generator=generator)
+    every_key = (capacity, 2, MAX_BATCH)
+    values = torch.randint(-(2**31), 2**31, every_key, generator=generator)
+    indices = torch.randint(2**31, every_key, generator=generator)
     keys = ((values << 32) | indices).cuda()
-    tokens = [torch.full((batch, capacity + 1), -1, device="cuda") for _ in range(2)]
+    chosen = [torch.full((batch, capacity + 1), -1, device="cuda") for _ in range(2)]
     streams = [torch.cuda.Stream() for _ in range(2)]
     held = [torch.full((MAX_BATCH,), NO_KEY, device="cuda") for _ in range(2)]
     positions = [at(0, "cuda") for _ in range(2)]
@@ -127,13 +129,13 @@ def test_ranks_that_run_together_choose_the_same_tokens() -> None:
         for rank in range(2):
             with torch.cuda.stream(streams[rank]):
                 held[rank].copy_(keys[position, rank])
-                memory = held[rank], tokens[rank], positions[rank], exchanges[rank]
+                memory = held[rank], chosen[rank], positions[rank], exchanges[rank]
                 AllReduceChoice(*memory).launch()
     torch.cuda.synchronize()
     assert [exchange.missing.item() for exchange in exchanges] == [0, 0]
     best = keys.amax(dim=1)[:, :batch].T
     for rank in range(2):
-        assert torch.equal(tokens[rank][:, 1:], 0x7FFFFFFF - (best & 0x7FFFFFFF))
+        assert torch.equal(chosen[rank][:, 1:], 0x7FFFFFFF - (best & 0x7FFFFFFF))
         assert (held[rank] == NO_KEY).all()
 
 

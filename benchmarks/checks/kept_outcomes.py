@@ -1,0 +1,91 @@
+"""A pytest plugin: keeps the outcome of each test as soon as it has one, and leaves out the tests
+that had one at the start.
+
+    python -m pytest -p benchmarks.checks.kept_outcomes --kept-outcomes FILE
+
+A line of FILE is the JSON of one test's name and outcome. What a process of pytest-xdist leaves out
+must not change while others collect: it reads FILE.start, the copy that `begin` makes.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+_WORST_LAST = ("passed", "skipped", "failed")
+
+
+def begin(file: Path, machine: Mapping[str, object]) -> dict[str, str]:
+    """The outcomes that an interrupted run kept in `file`, which goes on. They are dropped unless
+    that run was of the same commit, without changes, on the same `machine`."""
+    mark, now = file.with_suffix(".machine"), json.dumps(machine, sort_keys=True)
+    clean = not str(machine.get("commit") or "+").endswith("+")
+    if not (clean and mark.is_file() and mark.read_text() == now):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+        mark.write_text(now)
+    kept = read_outcomes(file)
+    for path in (file, _at_the_start(file)):
+        path.write_text("".join(_line(*one) for one in kept.items()))
+    return kept
+
+
+def read_outcomes(file: Path) -> dict[str, str]:
+    """The outcome of each test by its name. A last line that was cut off is dropped."""
+    found: dict[str, str] = {}
+    for line in file.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            found.update([json.loads(line)])
+    return found
+
+
+def _line(test: str, outcome: str) -> str:
+    return json.dumps([test, outcome]) + "\n"
+
+
+def worst(outcomes: Iterable[str]) -> str:
+    return max(outcomes, key=_WORST_LAST.index)
+
+
+def _at_the_start(file: Path) -> Path:
+    return file.with_suffix(".start")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kept-outcomes", metavar="FILE", type=Path, required=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Keeper(config.getoption("--kept-outcomes")))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    done = read_outcomes(_at_the_start(config.getoption("--kept-outcomes")))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
+    items[:] = [item for item in items if item.nodeid not in done]
+
+
+class _Keeper:
+    """Writes a line when the last phase of a test has ended, and names a failure at once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._phases: dict[str, list[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        phases = self._phases.setdefault(report.nodeid, [])
+        phases.append(report.outcome)
+        if report.failed:
+            message = getattr(report.longrepr, "reprcrash", None) or str(report.longrepr)
+            first = str(getattr(message, "message", message)).partition("\n")[0]
+            sys.stderr.write(f"\nFAILED {report.nodeid} ({report.when}): {first[:200]}\n")
+        # Of a process that crashed, pytest-xdist reports neither setup nor teardown.
+        if report.when in ("teardown", "???"):
+            with self._file.open("a") as kept:
+                kept.write(
+                    json.dumps([report.nodeid, worst(self._phases.pop(report.nodeid))]) + "\n"
+                )
