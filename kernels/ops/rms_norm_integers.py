@@ -27,15 +27,11 @@ from decodescope.kernels.host.checks import check_apart, check_floats, check_ten
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import norm_arguments
 from decodescope.kernels.host.weights import INTEGER_X, LARGEST_INTEGER, LEAST_SCALE, Norm
-from decodescope.kernels.ops.rms_norm import (
-    check_norm_weight,
-    normed,
-    rms_norm_reference,
-    row_warps,
-)
+from decodescope.kernels.ops.rms_norm import check_norm_weight, rms_norm_reference, row_warps
 
 _LARGEST = tl.constexpr(LARGEST_INTEGER)
-_LEAST_SCALE = tl.constexpr(LEAST_SCALE)
+_LEAST = tl.constexpr(LEAST_SCALE)
+_INFINITY = tl.constexpr(0x7F800000)
 # Adding it rounds a float32 below 2^22 to the nearest integer, ties to even.
 _TO_INTEGER = tl.constexpr(1.5 * 2.0**23)
 
@@ -45,8 +41,7 @@ def rms_norm_integers_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tens
     columns, and the scales [rows], in float64."""
     n = rms_norm_reference(x, norm)
     scale = n.abs().amax(-1) / LARGEST_INTEGER
-    scale = torch.where(scale < LEAST_SCALE, 1.0, scale)
-    return n / scale[:, None], scale
+    return n / torch.where(scale == 0, 1.0, scale)[:, None], scale
 
 
 @triton.jit
@@ -71,20 +66,22 @@ def _rms_norm_integers_kernel(
     g = tl.load(g_ptr + column, mask=mask, other=0.0).to(tl.float32)
     wait_for_previous(PDL)
     x = tl.load(x_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
-    n = normed(x, g, mask, features, eps, False)
-    # NaN and infinities become the scale: a product with such a token is no number either.
-    bad = tl.max((tl.abs(n) < float("inf")).to(tl.int32) ^ 1, axis=0) > 0
-    n = tl.where(bad, 0.0, n)
-    scale = tl.div_rn(tl.max(tl.abs(n), axis=0), _LARGEST)
-    scale = tl.where(scale < _LEAST_SCALE, 1.0, scale)
+    rstd = tl.rsqrt(tl.sum(x * x, axis=0) / features + eps)
+    # The same for all of a row, `rstd` changes no code.
+    n = x * g
+    # As integers: of magnitudes, NaN is the largest, then infinity.
+    bits = tl.max(n.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=0)
+    known, largest = bits < _INFINITY, bits.to(tl.float32, bitcast=True)
+    n = tl.where(known, n, 0.0)
     # Not by a division: a code may be the next one where the quotient is half-way.
-    codes = ((n * (1.0 / scale) + _TO_INTEGER) - _TO_INTEGER).to(tl.int32)
+    inverse = 1.0 / tl.where(largest < _LEAST, 1.0, largest)
+    codes = ((n * inverse * _LARGEST + _TO_INTEGER) - _TO_INTEGER).to(tl.int32)
     upper = (codes + 128) >> 8
     out_ptr = out_ptr.to(tl.pointer_type(tl.int8)) + 2 * start
     out_ptr += place // CHUNK * (2 * CHUNK) + place % CHUNK
     tl.store(out_ptr, upper.to(tl.int8), mask=mask)
     tl.store(out_ptr + CHUNK, (codes - upper * 256).to(tl.int8), mask=mask)
-    tl.store(scale_ptr + token, tl.where(bad, float("nan"), scale))
+    tl.store(scale_ptr + token, tl.where(known, tl.div_rn(largest, _LARGEST) * rstd, float("nan")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +90,8 @@ class RmsNormIntegers(KernelOperation):
     in float32.
 
     x [rows, features] of a dtype of the kernels, features a multiple of 32, out int16 likewise,
-    scale float32 [rows], all contiguous. A row of zeros has scale 1, one with NaN or an infinity
-    codes 0 and scale NaN.
+    scale float32 [rows], all contiguous. A row with NaN or an infinity has codes 0 and scale NaN:
+    its products are NaN, as those of the norm itself are.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; an output in x's memory; more than
