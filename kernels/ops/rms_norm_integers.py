@@ -71,7 +71,8 @@ def _rms_norm_integers_kernel(
     n = x * g
     # As integers: of magnitudes, NaN is the largest, then infinity.
     bits = tl.max(n.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=0)
-    known, largest = bits < _INFINITY, bits.to(tl.float32, bitcast=True)
+    known = bits < _INFINITY
+    largest = tl.where(known, bits, 0).to(tl.float32, bitcast=True)
     n = tl.where(known, n, 0.0)
     # Not by a division: a code may be the next one where the quotient is half-way.
     inverse = 1.0 / tl.where(largest < _LEAST, 1.0, largest)
