@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+import tests.helpers.triton_mode  # noqa: F401  (before transformers' models, which import Triton)
+
 SMALL: dict[str, Any] = {
     "vocab_size": 97,
     "hidden_size": 64,

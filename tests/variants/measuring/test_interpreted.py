@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import torch
 
-import tests.helpers.triton_mode  # noqa: F401  (before transformers' models, which import Triton)
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.html.report_page import html_report
