@@ -35,11 +35,11 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
         _beside(builder, path, layer, layer.mixture_norms)
         return
     mlp = layer.mlp
-    first = mlp.router if isinstance(mlp, Experts) else mlp.gate_up
+    first, experts = (mlp.router, True) if isinstance(mlp, Experts) else (mlp.gate_up, False)
     if layer.parallel:
         source = builder.kept(f"{path}/mlp", first)
     else:
-        source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, first)
+        source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, first, experts)
     norm_path = f"{path}/post_mlp_norm"
     path += "/mlp" if source.norm is None else f"/{_NORM}+mlp"
     if isinstance(mlp, Experts):
