@@ -259,6 +259,8 @@ def _check_fused(
 
 def _fused(spec: VariantSpec) -> Variant:
     launches = "nine launches a layer" if spec.fp8_x else "five launches a layer (a batch: seven)"
+    if (spec.weight_format or "").startswith("int4"):
+        launches = "seven launches a layer"
     summary = f"our Triton kernels, {launches}"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"

@@ -33,7 +33,7 @@ _LEAST = tl.constexpr(15)
 
 
 @triton.jit
-def _block(
+def packed_block(
     w_ptr,
     rows,
     first,
@@ -131,7 +131,7 @@ def _sum_of_pair(pair):
 
 
 @triton.jit
-def _of_words(x):
+def of_words(x):
     """x [chunks, 4] as a tensor [chunks] for each word of a chunk."""
     even, odd = tl.split(tl.reshape(x, (x.shape[0], 2, 2)))
     x0, x2 = tl.split(even)
@@ -146,9 +146,9 @@ def _operands(x, factor, pair: tl.constexpr, SCALES: tl.constexpr, PAIRS: tl.con
     first, second = tl.split(tl.reshape(x, (x.shape[0], 4, 2)))
     if PAIRS:
         factor = factor[:, None] * (code_unit(pair, SCALES) / code_unit(0, SCALES))
-        operands = _of_words(_half_pairs(first * factor, second * factor))
+        operands = of_words(_half_pairs(first * factor, second * factor))
     else:
-        operands = _of_words(first) + _of_words(second)
+        operands = of_words(first) + of_words(second)
     return operands
 
 
@@ -194,6 +194,16 @@ def _scaled(first, second, stored, x_sum, undo, SCALES: tl.constexpr):
 
 
 @triton.jit
+def split_words(words):
+    """int32 words [rows, 4 chunks] as a tensor uint32 [rows, chunks] for each word of a chunk."""
+    words = words.to(tl.uint32, bitcast=True)
+    even, odd = tl.split(tl.reshape(words, (words.shape[0], words.shape[1] // 4, 2, 2)))
+    word0, word2 = tl.split(even)
+    word1, word3 = tl.split(odd)
+    return word0, word1, word2, word3
+
+
+@triton.jit
 def _row_sum(x):
     return tl.sum(x, axis=1)
 
@@ -221,7 +231,9 @@ def packed_blocks(
     for step in tl.static_range(AHEAD):
         place = first + step * CHUNKS
         # In a variable, Triton would take a condition for one of run time.
-        block = _block(w_ptr, rows, place, CHUNKS, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1))
+        block = packed_block(
+            w_ptr, rows, place, CHUNKS, K, LAYOUT, ANY or (UNEVEN and step == STEPS - 1)
+        )
         blocks = blocks + (block,)  # type: ignore[assignment]  # noqa: RUF005
     g = 0.0
     if g_ptr is not None:
@@ -250,11 +262,10 @@ def packed_products(
     ANY: tl.constexpr = UNEVEN and SPLITS > 1
     LAST: tl.constexpr = STEPS - 1
     CHUNKS: tl.constexpr = BLOCK // CHUNK
-    ROWS: tl.constexpr = rows.shape[0]
     SCALES: tl.constexpr = LAYOUT[1]
     PAIRS: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16 and not INTERPRETED
     squares = tl.zeros((CHUNKS,), tl.float32)
-    total = tl.zeros((ROWS, CHUNKS), tl.float32)
+    total = tl.zeros((rows.shape[0], CHUNKS), tl.float32)
     for step in tl.static_range(STEPS):
         place = split * (STEPS * CHUNKS) + step * CHUNKS
         chunk = place + tl.arange(0, CHUNKS)
@@ -294,14 +305,10 @@ def packed_products(
         if step < AHEAD:
             words, scales = first[step]
         else:
-            words, scales = _block(
+            words, scales = packed_block(
                 w_ptr, rows, place, CHUNKS, K, LAYOUT, ANY or (UNEVEN and step == LAST)
             )
-        words = tl.reshape(words.to(tl.uint32, bitcast=True), (ROWS, CHUNKS, 2, 2))
-        even, odd = tl.split(words)
-        word0, word2 = tl.split(even)
-        word1, word3 = tl.split(odd)
-        each = (word0, word1, word2, word3)
+        each = split_words(words)
         low = _half_chunk(each, operands0, operands1, 0, SCALES, PAIRS)
         high = _half_chunk(each, operands2, operands3, 2, SCALES, PAIRS)
         block = _scaled(low, high, scales, x_sum, undo, SCALES)

@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.elements import as_float16, as_float32, saturated_float16
+from decodescope.kernels.device.integer_product import integer_products
 from decodescope.kernels.device.packed_product import packed_blocks, packed_products
 
 # Columns of a chunk on the tensor cores. Sums of short chunks wait less for each other.
@@ -106,7 +107,7 @@ def vector_products(
     first, w_ptr, rows, x_ptr, x_scale_ptr, g_ptr, eps, split, K, BLOCK, SPLITS, AHEAD, LAYOUT
 ):
     """sums[r] = sum over k of W[r, k] n[k] (float32), n = RMSNorm(x) with weight g and `eps`, or x
-    if g_ptr is None. E4M3 x has one scale, which multiplies the sums.
+    if g_ptr is None. E4M3 x and integers have one scale, which multiplies the sums.
 
     `first` is what `first_blocks` gave. rows [R] are row numbers from w_ptr on, all inside W. x, g:
     [K]. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). LAYOUT is that of
@@ -115,6 +116,10 @@ def vector_products(
     if LAYOUT[1] is None:
         sums = _wide_products(
             first, w_ptr, rows, x_ptr, x_scale_ptr, g_ptr, eps, split, K, BLOCK, SPLITS, AHEAD
+        )
+    elif x_ptr.dtype.element_ty.is_int():
+        sums = integer_products(
+            first, w_ptr, rows, x_ptr, x_scale_ptr, split, K, BLOCK, SPLITS, AHEAD, LAYOUT
         )
     else:
         sums = packed_products(

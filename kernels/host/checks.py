@@ -3,7 +3,7 @@
 import torch
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import FP8_X, Norm
+from decodescope.kernels.host.weights import SCALED_X, Norm
 from decodescope.kernels.host.workspace import MAX_BATCH
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -56,7 +56,7 @@ def check_output(
     strided: bool = False,
 ) -> None:
     """Raise `ValueError` unless `out` has this shape, x's device and a dtype that `goes_with` x."""
-    if x.dtype == FP8_X:
+    if x.dtype in SCALED_X:
         check_float(name, out)
     dtype = out.dtype if goes_with(x, out.dtype) else x.dtype
     check_tensor(name, out, shape, dtype, x.device, strided=strided)
@@ -74,9 +74,9 @@ def goes_with(x: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether a model that computes in `dtype` may have x between its kernels.
 
     One may be float16 and the other bfloat16: products with narrow weights multiply float16, so the
-    steps that have them pass it on. E4M3 x goes with any dtype of the kernels.
+    steps that have them pass it on. x with a scale goes with any dtype of the kernels.
     """
-    if x.dtype == FP8_X:
+    if x.dtype in SCALED_X:
         return dtype in FLOATS
     return x.dtype == dtype or {x.dtype, dtype} == {torch.float16, torch.bfloat16}
 
@@ -87,7 +87,7 @@ def check_position(position: torch.Tensor, device: torch.device) -> None:
 
 
 def check_activations(x: torch.Tensor, features: int, device: torch.device) -> int:
-    """The batch of activations x [batch, features], of a dtype of the kernels or E4M3.
+    """The batch of activations x [batch, features], of a dtype of the kernels or of `SCALED_X`.
 
     Raises:
         ValueError: another shape, dtype or device, strides, a batch outside 1 to `MAX_BATCH`.
@@ -95,7 +95,7 @@ def check_activations(x: torch.Tensor, features: int, device: torch.device) -> i
     if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
         raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {features}]")
     batch = int(x.shape[0])
-    if x.dtype != FP8_X:
+    if x.dtype not in SCALED_X:
         check_float("x", x)
     check_tensor("x", x, (batch, features), x.dtype, device)
     return batch

@@ -192,3 +192,12 @@ def unpacked(words: torch.Tensor, packing: Packing, dtype: torch.dtype) -> torch
     groups = torch.nn.functional.pad(codes, (0, padding)).unflatten(1, (packing.groups, -1))
     weights = _values(groups, scales, packing, wide).flatten(1)
     return weights[:, : packing.columns].to(dtype)
+
+
+def in_column_order(x: torch.Tensor) -> torch.Tensor:
+    """The numbers int32 [rows, columns] of int16 x as `ops/rms_norm_integers.py` stores it."""
+    # [rows, chunks, planes, nibbles, words, halves of a word, bytes of a half]
+    planes = x.view(torch.int8).int().unflatten(1, (-1, 2, 2, WORDS, 2, 2))
+    values = planes[:, :, 0] * 256 + planes[:, :, 1]
+    in_order: torch.Tensor = values.permute(0, 1, 5, 2, 3, 4).flatten(1)
+    return in_order

@@ -5,7 +5,8 @@ Batch 1 runs on the CUDA cores (`device/vector_product.py`), batch 2 to 64 on th
 compile-time constants of `product_options`. Only the kernels of batch 1 apply a norm.
 
 x is what the model computes in, or E4M3 with a float32 scale for each token (W8A8): x[b, k] =
-codes[b, k] x_scale[b]. It is then multiplied by FP8 weights as it is, on the FP8 tensor cores.
+codes[b, k] x_scale[b]. It is then multiplied by FP8 weights as it is, on the FP8 tensor cores. Or,
+of one token beside INT4 weights, int16 likewise, ordered as `ops/rms_norm_integers.py` says.
 """
 
 from typing import Any
@@ -19,9 +20,10 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.packed import in_column_order
 from decodescope.kernels.host.packing import CHUNK, PACKED_FORMATS
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
-from decodescope.kernels.host.weights import FP8_X, Norm, WeightMatrix
+from decodescope.kernels.host.weights import FP8_X, INTEGER_X, SCALED_X, Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
 # Converted by `device.elements.words_as_float16`. Any other narrow element is loaded by itself.
@@ -29,8 +31,9 @@ _IN_WORDS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
 class Product(KernelOperation):
-    """A product of activations `x` with weights. E4M3 x has a scale for each token, `x_scale`
-    float32 [batch]; for any other dtype it is None. A norm needs a batch of 1 and no `x_scale`."""
+    """A product of activations `x` with weights. E4M3 and int16 x have a scale for each token,
+    `x_scale` float32 [batch]; for any other dtype it is None. A norm needs a batch of 1 and no
+    `x_scale`."""
 
     __slots__ = ()
 
@@ -41,7 +44,8 @@ class Product(KernelOperation):
         """x with its scales applied, for references."""
         if self.x_scale is None:
             return self.x
-        return self.x.double() * self.x_scale.double()[:, None]
+        x = in_column_order(self.x) if self.x.dtype == INTEGER_X else self.x
+        return x.double() * self.x_scale.double()[:, None]
 
     def inputs(self, position: int) -> Tensors:
         return self.x, *self.scales_of_x, *self.weights
@@ -104,14 +108,21 @@ class NormedProduct(Product):
 
 def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix) -> None:
     """Raise `ValueError` unless x [batch, columns] and its scales are what `Product` says, and
-    E4M3 x meets FP8 weights, on a GPU with FP8 tensor cores."""
-    narrow = x.dtype == FP8_X
+    E4M3 x meets FP8 weights, on a GPU with FP8 tensor cores, and int16 of one token INT4."""
+    narrow = x.dtype in SCALED_X
     if (x_scale is None) == narrow:
         needed = "one for each token" if narrow else "None"
         raise ValueError(f"x_scale with x of {x.dtype}: must be {needed}")
     if x_scale is None:
         return
     check_tensor("x_scale", x_scale, (int(x.shape[0]),), torch.float32, x.device)
+    if x.dtype == INTEGER_X:
+        if not weight.takes_integers or len(x) > 1:
+            raise ValueError(
+                f"{list(x.shape)} x of {x.dtype} with {weight.format} weights: must be one token "
+                f"and INT4, of a multiple of {CHUNK} columns"
+            )
+        return
     if weight.data.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
         raise ValueError(
             f"{weight.format} weights with x of {x.dtype}: x must be float16 or bfloat16"

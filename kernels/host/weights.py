@@ -34,6 +34,11 @@ NARROW_DTYPES: dict[ByteFormat, torch.dtype] = {
 
 # Activations beside FP8 weights.
 FP8_X = torch.float8_e4m3fn
+# Activations beside INT4 weights, and their largest value: each is two int8, 256 upper + lower.
+INTEGER_X = torch.int16
+LARGEST_INTEGER = 256 * 127 + 127
+# Activations that have a scale for each token.
+SCALED_X = (FP8_X, INTEGER_X)
 
 # float32 keeps no more digits of a quotient by a smaller scale. A row below it becomes zeros.
 LEAST_SCALE = torch.finfo(torch.float32).tiny
@@ -120,6 +125,13 @@ class WeightMatrix:
     def narrow(self) -> bool:
         """Whether products convert it, and round x to float16."""
         return self.packing is not None or self.data.element_size() == 1
+
+    @property
+    def takes_integers(self) -> bool:
+        """Whether a product with one token can read int16 (`ops/rms_norm_integers.py`): of INT4 in
+        whole chunks of columns."""
+        packing = self.packing
+        return packing is not None and not packing.format.e2m1 and packing.columns == packing.padded
 
     @property
     def bytes_read(self) -> int:

@@ -238,6 +238,7 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
             "fused+w8a8",
             "nine launches a layer, weights and activations in FP8 (E4M3)",
         ),
+        ("int4", "fused+graph+int4", "seven launches a layer, weights in INT4"),
         ("fused+w8a8-norm", "fused+w8a8-norm", "without norm, weights and activations in FP8"),
     ],
 )

@@ -1,9 +1,10 @@
 """The operations of one decode step, in their order: 5 a layer and 2 with every fusion.
 
-The norms of a batch are launches of their own: 7 a layer and 3. With E4M3 activations (`w8a8`) a
-launch before each product quantises what it reads, and applies the norm: 9 a layer and 3. A mixture
-of experts has a launch more a layer, its router; an expert of all tokens two, and with norms of its
-own (Gemma 4) four. Inputs of each layer have four a layer and three before the first.
+The norms of a batch are launches of their own, and those of a token before INT4 weights: 7 a layer
+and 3. With E4M3 activations (`w8a8`) a launch before each product quantises what it reads, and
+applies the norm: 9 a layer and 3. A mixture of experts has a launch more a layer, its router; an
+expert of all tokens two, and with norms of its own (Gemma 4) four. Inputs of each layer have four a
+layer and three before the first.
 """
 
 from decodescope.kernels.ops.embedding import Embed

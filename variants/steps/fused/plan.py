@@ -7,7 +7,7 @@ import torch
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.kernels.host.weights import FP8_X
+from decodescope.kernels.host.weights import FP8_X, INTEGER_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
 from decodescope.kernels.ops.norm_qkv_rope import qkv_workspace
@@ -41,8 +41,8 @@ class StepBuffers:
     narrow weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
     `activation` and `shared` in float16, in which the next product multiplies.
 
-    With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
-    float32 [batch] hold what each product reads in turn.
+    `codes` (flat, as many as the widest product reads) and their `scales` float32 [batch] hold what
+    products read in turn: E4M3 activations, or int16 of one token before INT4 weights.
 
     `normed` [batch, hidden] is what norms of their own give for other weights. Used only if a
     fusion is left out: `added` [batch, hidden], `qkv`, `k` and `v` as `q`, `gate` and `up` as
@@ -181,7 +181,7 @@ def _new_buffers(
         shared=zeros(parts.shared.width if parts.shared else 0, dtype=gated).flatten(),
         shared_gate=zeros(1),
         logits=zeros(parts.vocab, dtype=torch.float32),
-        codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),
+        codes=zeros(widest, dtype=FP8_X if spec.fp8_x else INTEGER_X).flatten(),
         scales=zeros(dtype=torch.float32),
         normed=zeros(parts.hidden),
         normed_half=zeros(parts.hidden, dtype=half),

@@ -36,6 +36,7 @@ class Case:
     sampling: SamplingSettings | None = None
     changes: dict[str, int] = field(default_factory=lambda: _EVEN)
     whole_experts: bool = False
+    dtype: str = "fp32"
 
 
 def results(ranks: Ranks, cases: list[Case]) -> list[tuple[torch.Tensor, ...]]:
@@ -53,7 +54,7 @@ def _result(ranks: Ranks, case: Case) -> tuple[torch.Tensor, ...]:
 
 
 def _decoded(loaded: LoadedModel, case: Case) -> tuple[torch.Tensor, ...]:
-    workload = DecodeWorkload(case.batch, 6, 3, "fp32", case.sampling)
+    workload = DecodeWorkload(case.batch, 6, 3, case.dtype, case.sampling)
     step = fused(loaded, workload, case.spec)
     tokens = [step.prefill(prompt_of(loaded, workload))]
     logits = step.forced_step(ids_of(loaded, case.batch, seed=7))
@@ -113,26 +114,35 @@ def test_ranks_decode_as_one(size: int, tmp_path: Path) -> None:
     assert_as_one(on_ranks(size, tmp_path, results, CASES[size]), CASES[size])
 
 
-def of_checkpoints(ranks: Ranks, folders: list[Path]) -> list[tuple[torch.Tensor, ...]]:
+def of_checkpoints(ranks: Ranks, cases: dict[Path, Case]) -> list[tuple[torch.Tensor, ...]]:
     """As `results`, of what is loaded from each folder."""
     found = []
-    for batch, folder in enumerate(folders, 1):
-        loaded = load_model(resolve_model(str(folder)), "cpu", "fp32", ranks=ranks)
-        found.append(_decoded(loaded, Case("", batch=batch)))
+    for folder, case in cases.items():
+        loaded = load_model(resolve_model(str(folder)), "cpu", case.dtype, ranks=ranks)
+        found.append(_decoded(loaded, case))
     return found
 
 
 def test_checkpoints_of_4_bits_decode_as_one(tmp_path: Path) -> None:
-    folders = []
-    for name in ("AWQ", "NVFP4 of compressed-tensors"):
-        sizes = _EVEN | {"hidden_size": 96, "intermediate_size": 160 if "NV" in name else 128}
-        save_packed(tmp_path / name, replace(LAYOUTS[name], sizes=sizes))
-        folders.append(tmp_path / name)
-    expected = of_checkpoints(Ranks(), folders)
-    for rank in on_ranks(2, tmp_path, of_checkpoints, folders):
-        for (tokens, logits, _), (own_tokens, own_logits, _) in zip(expected, rank, strict=True):
+    """In fp16, products of one token read int16."""
+    cases = {
+        tmp_path / "integers": Case("AWQ", dtype="fp16"),
+        tmp_path / "one": Case("AWQ"),
+        tmp_path / "two": Case("NVFP4 of compressed-tensors", batch=2),
+    }
+    for folder, case in cases.items():
+        inner = 160 if "NV" in case.family else 128
+        sizes = _EVEN | {"hidden_size": 96, "intermediate_size": inner}
+        save_packed(folder, replace(LAYOUTS[case.family], sizes=sizes))
+    (_, logits, _), *expected = of_checkpoints(Ranks(), cases)
+    for (_, own_logits, _), *rank in on_ranks(2, tmp_path, of_checkpoints, cases):
+        # That of sums in fp16.
+        assert (own_logits - logits).norm() < 2e-3 * logits.norm()
+        for (tokens, logits_of_one, _), (own_tokens, own_logits, _) in zip(
+            expected, rank, strict=True
+        ):
             assert torch.equal(own_tokens, tokens)
-            assert logits_agree(own_logits, logits)
+            assert logits_agree(own_logits, logits_of_one)
 
 
 def through_memory(

@@ -14,6 +14,7 @@ from decodescope.kernels.ops.linear import Linear
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.kernels.ops.rms_norm_integers import RmsNormIntegers
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.variants.parallel.sums import RankSums
 from decodescope.variants.steps.fused.plan import StepPlan
@@ -24,7 +25,7 @@ from decodescope.variants.steps.fused.torch_operators import TorchOperator
 @dataclass(frozen=True, slots=True)
 class Source:
     """The inputs of a product: x, the norm that it has to apply itself, if any, and the scales of
-    E4M3 x."""
+    E4M3 or int16 x."""
 
     x: torch.Tensor
     norm: Norm | None = None
@@ -72,8 +73,11 @@ class StepBuilder:
         batch = len(self.buffers.x)
         return buffer[: batch * width].view(batch, width)
 
-    def normed(self, path: str, norm: Norm | None, weight: WeightMatrix) -> Source:
-        """The inputs that the product with `weight` reads of the residual stream after `norm`.
+    def normed(
+        self, path: str, norm: Norm | None, weight: WeightMatrix, experts: bool = False
+    ) -> Source:
+        """The inputs that the product with `weight`, or `experts` with it, reads of the residual
+        stream after `norm`.
 
         `path` is that of a norm in a launch of its own. What the projection before has left is
         added first, in the launch of the norm if there is one.
@@ -93,6 +97,10 @@ class StepBuilder:
             self.add_left()
             if norm is not None and apart:
                 self.add(path, RmsNorm(x, norm, out))
+            # int16 has fewer digits than float32.
+            elif norm and not experts and weight.takes_integers and x.dtype != torch.float32:
+                self._read = Source(self.rows(buffers.codes, x.shape[1]), scale=buffers.scales)
+                self.add(path, RmsNormIntegers(x, norm, self._read.x, buffers.scales))
             else:
                 self._read = Source(x, norm)
         return self.kept(path, weight)

@@ -35,11 +35,11 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
         _beside(builder, path, layer, layer.mixture_norms)
         return
     mlp = layer.mlp
-    first = mlp.router if isinstance(mlp, Experts) else mlp.gate_up
+    first, experts = (mlp.router, True) if isinstance(mlp, Experts) else (mlp.gate_up, False)
     if layer.parallel:
         source = builder.kept(f"{path}/mlp", first)
     else:
-        source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, first)
+        source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, first, experts)
     norm_path = f"{path}/post_mlp_norm"
     path += "/mlp" if source.norm is None else f"/{_NORM}+mlp"
     if isinstance(mlp, Experts):
@@ -109,7 +109,7 @@ def _beside(builder: StepBuilder, path: str, layer: FusedLayer, norms: MixtureNo
     shared_path = f"{own_path}/shared_expert"
     source = builder.normed(f"{own_path}/router_norm", norms.router, mlp.router)
     logits = _routed(builder, own_path, source, mlp)
-    source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, mlp.gate_up)
+    source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, mlp.gate_up, experts=True)
     path_of_sum, summed = _used(builder, own_path, source, mlp, logits)
     builder.add_sum(path_of_sum, summed, buffers.beside, adds=False)
     source = builder.normed(f"{shared_path}/input_norm", norms.shared, shared.gate_up)
