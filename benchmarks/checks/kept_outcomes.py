@@ -22,7 +22,7 @@ def begin(file: Path, machine: Mapping[str, object]) -> dict[str, str]:
     that run was of the same commit, without changes, on the same `machine`."""
     mark, now = file.with_suffix(".machine"), json.dumps(machine, sort_keys=True)
     clean = not str(machine.get("commit") or "+").endswith("+")
-    if not (clean and mark.is_file() and mark.read_text() == now):
+    if not (clean and file.is_file() and mark.is_file() and mark.read_text() == now):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
         mark.write_text(now)

@@ -106,7 +106,8 @@ def test_a_longer_warm_up_begins_as_early_and_the_window_later(
     socket_folder: str, trace_folder: Path, plan: WindowPlan
 ) -> None:
     with door_to(socket_folder, "traces", trace_folder=trace_folder) as (door, running):
-        began_ms = time.time() * 1000
+        # The time of a start is in whole milliseconds.
+        began_ms = int(time.time() * 1000)
         door.window(replace(plan, added_warmup_s=1), silent)
         assert running[0].stdout is not None
         config = json.loads(running[0].stdout.readline())

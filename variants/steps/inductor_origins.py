@@ -25,7 +25,8 @@ _CALLS = (
 _PRODUCTS = frozenset(
     ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
 )
-_INDEX = re.compile(r"\[['\"]?(\w+)['\"]?\]")
+# Of torch 2.8, also `._modules['layers']`.
+_INDEX = re.compile(r"(?:\._modules)?\[['\"]?(\w+)['\"]?\]")
 _LAYER = re.compile(r"layer\.\d+")
 _ROTARY = "rotary"
 

@@ -83,3 +83,11 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     with kept.open("a") as file:
         file.write('["c", "failed"]\n')
     assert begin(kept, MACHINE) == {"a": "passed", "c": "failed"}
+
+
+def test_after_a_complete_run_the_next_begins_anew(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    begin(kept, MACHINE)
+    kept.unlink()
+    assert begin(kept, MACHINE) == {}
+    assert kept.read_text() == ""

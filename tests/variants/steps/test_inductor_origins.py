@@ -180,12 +180,14 @@ def test_the_function_of_older_versions_is_read_and_what_follows_it_is_not() -> 
         (["L['self']._model", "L['self']._model.model.layers.0.self_attn.q_proj"], "layer.0/a"),
         (["L['fn'].__self__._model.model.layers[0].self_attn"], "layer.0/a"),
         (["L['self']._model.model.layers['1']"], "layer.1"),
+        (["L['self']._model._modules['model']._modules['layers']._modules['1'].mlp"], "layer.1/m"),
         (["L['self']._model", "L['self']._model.model.layers.10"], ""),
         ([], ""),
     ],
 )
 def test_modules_as_dynamo_writes_them(modules: list[str], path: str) -> None:
     paths = {"model.layers.0.self_attn": "layer.0/a", "model.layers.1": "layer.1"}
+    paths["model.layers.1.mlp"] = "layer.1/m"
     if modules and modules[-1].endswith("q_proj"):
         modules.insert(1, modules[-1].removesuffix(".q_proj"))
     assert range_of(modules, paths) == path
