@@ -46,6 +46,7 @@ def _line(test: str, outcome: str) -> str:
 
 
 def worst(outcomes: Iterable[str]) -> str:
+    """The outcome of a test by those of its phases."""
     return max(outcomes, key=_WORST_LAST.index)
 
 
@@ -86,6 +87,4 @@ class _Keeper:
         # Of a process that crashed, pytest-xdist reports neither setup nor teardown.
         if report.when in ("teardown", "???"):
             with self._file.open("a") as kept:
-                kept.write(
-                    json.dumps([report.nodeid, worst(self._phases.pop(report.nodeid))]) + "\n"
-                )
+                kept.write(_line(report.nodeid, worst(self._phases.pop(report.nodeid))))

@@ -47,6 +47,8 @@ def only_empty(exchange: Exchange, launch: int) -> bool:
         (3, (1, 7), torch.float32, False),
         (4, (5, 130), torch.float32, True),
         (8, (1, 33), torch.float32, True),
+        # In two rounds, of which the second ends early.
+        (2, (64, 4099), torch.bfloat16, True),
     ],
 )
 def test_all_ranks_get_the_sum_with_the_same_bits(

@@ -39,6 +39,8 @@ SHAPES = [
     (4, 3, 40, Tile(16, 64)),
     (2, 2, 18, Tile(16, 64)),
     (2, 17, 20, Tile(16, 16, splits=2)),
+    # Picked up in two rounds, of which the second ends early.
+    (2, 64, 4099, Tile(128, 64)),
 ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from decodescope.kernels.host.exchange import Exchange, division_of
+from decodescope.kernels.host.exchange import Exchange
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
@@ -81,7 +81,7 @@ CASES = [
     (4, 4096, Tile(64, 64, 4, 3, 2), 20_000, True),
     (3, 99, Tile(32, 64, 4, 2), 20_000, True),
     # In two rounds, of which the second ends early.
-    (64, 5120, Tile(64, 64, 4, 3), 5_000, True),
+    (16, 20480, Tile(64, 64, 4, 1), 5_000, True),
 ]
 
 
@@ -91,8 +91,6 @@ def test_many_launches_give_no_stale_and_no_torn_word(
     batch: int, rows: int, tile: Tile, launches: int, pdl: bool
 ) -> None:
     words, in_graph = batch * rows, 250
-    if division_of(words).rounds > 1 and torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs: on one, programs that wait keep back those they wait for")
     matrices = [random(rows, _COLUMNS, seed=seed, device="cpu") for seed in (1, 2)]
     exchanges, ranks = two_exchanges(words), []
     for exchange in exchanges:
