@@ -138,8 +138,10 @@ def _norm_qkv_rope_kernel(
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
-    # Beyond the matrix, V is K.
-    matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
+    matrix_head = head
+    if MATRIX_HEADS < HEADS + 2 * KV_HEADS:
+        # Beyond the matrix, V is K.
+        matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
     w_ptr += matrix_head.to(tl.int64) * (D * LAYOUT[0])
     w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
