@@ -9,12 +9,30 @@ value, subnormal ones too. So no code is converted, and each is exact.
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import as_float32
+from decodescope.kernels.device.elements import INTERPRETED, as_float32
 
 CHUNK = tl.constexpr(32)
 PER_WORD = tl.constexpr(8)
 _LEAST_FLOAT16 = tl.constexpr(2.0**24)
 _LEAST_E2M1 = tl.constexpr(2.0**14)
+
+
+@triton.jit
+def _merged(x, y):
+    """The bits of uint32 x where 0x82828282 has ones, else those of y."""
+    if INTERPRETED:
+        bits = (x & 0x82828282) | (y & 0x7D7D7D7D)
+    else:
+        # One instruction; of masks, the compiler would make two.
+        bits = tl.inline_asm_elementwise(
+            "lop3.b32 $0, $1, $2, 0x82828282, 0xE4;",
+            "=r,r,r",
+            [x, y],
+            dtype=tl.uint32,
+            is_pure=True,
+            pack=1,
+        )
+    return bits
 
 
 @triton.jit
@@ -24,14 +42,11 @@ def code_pair(words, pair: tl.constexpr, SCALES: tl.constexpr):
     if SCALES == "fp16" or SCALES == "fp16_zero":
         shifted = words >> 8 if pair >= 2 else words
         bits = shifted & (0x00F000F0 if pair % 2 else 0x000F000F)
-    elif pair == 0:
-        bits = (words << 9) & 0x8E008E00
-    elif pair == 1:
-        bits = (words << 6) & 0x8E008E00
-    elif pair == 2:
-        bits = ((words >> 1) & 0x0E000E00) | (words & 0x80008000)
     else:
-        bits = ((words << 2) & 0x86008600) | ((words >> 3) & 0x08000800)
+        # Of the pairs 2 and 3, which are those of 0 and 1 after two shifts.
+        if pair >= 2:
+            words = _merged(words << 1, words >> 2)
+        bits = (words << 8 if pair % 2 else words) & 0x8E008E00
     return bits
 
 
