@@ -153,29 +153,47 @@ def _operands(x, factor, pair: tl.constexpr, SCALES: tl.constexpr, PAIRS: tl.con
 
 
 @triton.jit
-def _products(words, x, pair: tl.constexpr, total, SCALES: tl.constexpr, PAIRS: tl.constexpr):
-    """`total`, if it is not None, and the products of one pair of each of the words with its
+def _added(
+    total,
+    words,
+    x,
+    word: tl.constexpr,
+    pair: tl.constexpr,
+    SCALES: tl.constexpr,
+    PAIRS: tl.constexpr,
+):
+    """`total`, if it is not None, and the products of pair `pair` of word `word` with its
     `_operands`."""
-    for word in tl.static_range(4):
-        if PAIRS:
-            codes = code_pair(words[word], pair, SCALES)
-            if total is None:
-                total = _product(codes, x[word][None, :])
-            else:
-                total = _product_added(codes, x[word][None, :], total)
+    if PAIRS:
+        codes = code_pair(words[word], pair, SCALES)
+        if total is None:
+            total = _product(codes, x[word][None, :])
         else:
-            first, second = pair_values(words[word], pair, SCALES)
-            products = first * x[word][None, :] + second * x[word + 4][None, :]
-            total = products if total is None else total + products
+            total = _product_added(codes, x[word][None, :], total)
+    else:
+        first, second = pair_values(words[word], pair, SCALES)
+        products = first * x[word][None, :] + second * x[word + 4][None, :]
+        total = products if total is None else total + products
     return total
 
 
 @triton.jit
-def _half_chunk(words, x, y, pair: tl.constexpr, SCALES: tl.constexpr, PAIRS: tl.constexpr):
-    """The sums [rows, chunks] of the products of two pairs of each word, in float32."""
-    total = _products(words, x, pair, None, SCALES, PAIRS)
-    total = _products(words, y, pair + 1, total, SCALES, PAIRS)
-    return _sum_of_pair(total) if PAIRS else total
+def _half_sums(words, x0, x1, x2, x3, SCALES: tl.constexpr, PAIRS: tl.constexpr):
+    """The sums [rows, chunks] of the products of the first two pairs of all words, and of the
+    others, in float32."""
+    low = None
+    high = None
+    # Word by word, the halves in turn: in other orders the compiler lets additions wait for each
+    # other.
+    for word in tl.static_range(4):
+        low = _added(low, words, x0, word, 0, SCALES, PAIRS)
+        high = _added(high, words, x2, word, 2, SCALES, PAIRS)
+        low = _added(low, words, x1, word, 1, SCALES, PAIRS)
+        high = _added(high, words, x3, word, 3, SCALES, PAIRS)
+    if PAIRS:
+        low = _sum_of_pair(low)
+        high = _sum_of_pair(high)
+    return low, high
 
 
 @triton.jit
@@ -302,8 +320,7 @@ def packed_products(
         word0, word2 = tl.split(even)
         word1, word3 = tl.split(odd)
         each = (word0, word1, word2, word3)
-        low = _half_chunk(each, operands0, operands1, 0, SCALES, PAIRS)
-        high = _half_chunk(each, operands2, operands3, 2, SCALES, PAIRS)
+        low, high = _half_sums(each, operands0, operands1, operands2, operands3, SCALES, PAIRS)
         block = _scaled(low, high, scales, x_sum, undo, SCALES)
         # Not added to zeros: the compiler would keep that addition.
         total = block if step == 0 else total + block
