@@ -14,8 +14,9 @@ out as two float16. In this order, a thread's eight codes are those that the ten
 (`device/packed_batched.py`), once x is reordered within eight columns.
 
 - int4: bits 4 p to 4 p + 3 of a half.
-- E2M1: fields whose sign and magnitude one shift moves to those of a float16 (bits 9 to 11 and 15),
-  as far as 16 bits have room for such.
+- E2M1: of pairs 0 and 1, sign and magnitude are those of a float16 (bits 9 to 11 and 15) as they
+  are, or after a shift by 8. Pairs 2 and 3 have the bits between; two shifts bring them to where 0
+  and 1 are.
 
 Sources: OCP Microscaling Formats Specification 1.0; NVIDIA, "Introducing NVFP4"; the zero points of
 AWQ, Lin et al. (arXiv 2306.00978).
