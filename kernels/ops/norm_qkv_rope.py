@@ -129,22 +129,25 @@ def _norm_qkv_rope_kernel(
     CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
-    position = tl.load(position_ptr)
-    fits = (position >= 0) & (position < capacity)
-    row = tl.minimum(tl.maximum(position, 0), table_rows - 1)
     pairs = first + tl.arange(0, PAIRS)
     rotates = head < HEADS + KV_HEADS
-    turned = pairs < tl.where(rotates, D // 2, 0)
-    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
-    sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
-    inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
-    # Beyond the matrix, V is K.
-    matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
+    matrix_head = head
+    if MATRIX_HEADS < HEADS + 2 * KV_HEADS:
+        # Beyond the matrix, V is K.
+        matrix_head = tl.where(head < MATRIX_HEADS, head, head - KV_HEADS)
     w_ptr += matrix_head.to(tl.int64) * (D * LAYOUT[0])
     w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, matrix_head * D + rows, None)
+    position = tl.load(position_ptr)
     wait_for_previous(PDL)
+    # Behind the wait: before it, what needs the position would hold up the loads of weights.
+    fits = (position >= 0) & (position < capacity)
+    row = tl.minimum(tl.maximum(position, 0), table_rows - 1)
+    turned = pairs < tl.where(rotates, D // 2, 0)
+    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
+    sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
+    inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
     sums = vector_product.vector_products(
         blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, LAYOUT
     )
