@@ -170,7 +170,7 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. Weights of fused variants may "
         f"be stored in {', '.join(narrow)}; with +w8a8, weights and what they multiply are "
         "fp8_e4m3. +head16 leaves lm_head in the run's dtype, +embedding8 stores the embedding "
-        "table in 8 bits. "
+        "table in 8 bits, as 4 bits do without +embedding16. "
         f"{', '.join(f'+kv_{format}' for format in KV_FORMATS)}: K and V in FP8. "
         f"{', '.join(f'+all_reduce_{name}' for name in get_args(AllReduce))}: how ranks add up."
     )

@@ -1,9 +1,9 @@
 """The parts of a variant, and their string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
 
 Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, one weight format,
-`head16`, `embedding8`, one format of the KV cache and one all-reduce; and, each after a "-",
-the parts of the fused kernels that are left out. Options may come in any order after the kernels;
-`str(spec)` has the canonical one, that of this sentence.
+`head16`, `embedding8` or `embedding16`, one format of the KV cache and one all-reduce; and, each
+after a "-", the parts of the fused kernels that are left out. Options may come in any order after
+the kernels; `str(spec)` has the canonical one, that of this sentence.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ NARROW_WEIGHTS: dict[WeightFormat, NarrowWeights] = {
 _WORDS: dict[str, tuple[str, object]] = {
     "graph": ("cuda_graph", True),
     "head16": ("head16", True),
-    "embedding8": ("embedding8", True),
+    "embedding8": ("embedding_bits", 8),
+    "embedding16": ("embedding_bits", 16),
     **{name: ("weight_format", name) for name in WEIGHT_FORMATS},
     **{f"kv_{name}": ("kv_format", name) for name in KV_FORMATS},
     **{f"all_reduce_{name}": ("all_reduce", name) for name in get_args(AllReduce)},
@@ -97,8 +98,9 @@ class VariantSpec:
     - w8a8: E4M3 weights, and E4M3 activations with one scale for each token. With `head16` lm_head
       keeps its activations as well.
 
-    With `head16` lm_head keeps the workload's dtype; with `embedding8` the embedding table has the
-    narrow format as well, INT8 beside 4 bits.
+    With `head16` lm_head keeps the workload's dtype. The embedding table keeps it beside weights of
+    8 bits, unless `embedding_bits` is 8: then it has their format. Beside 4 bits it has INT8,
+    unless `embedding_bits` is 16.
 
     `all_reduce` is how several ranks add up their sums. None: by our kernel where their GPUs reach
     each other's memory, else as `torch`, torch.distributed's. `one_shot` and `two_shot` are those
@@ -129,7 +131,7 @@ class VariantSpec:
     cuda_graph: bool = False
     weight_format: WeightFormat | None = None
     head16: bool = False
-    embedding8: bool = False
+    embedding_bits: Literal[8, 16] | None = None
     kv_format: KvFormat | None = None
     all_reduce: AllReduce | None = None
     without: frozenset[Part] = field(default=frozenset())
@@ -143,12 +145,7 @@ class VariantSpec:
             raise InputError(
                 f"variant {self.kernels}: only fused kernels can add up their sums in another way"
             )
-        for word in ("head16", "embedding8"):
-            if getattr(self, word) and not self.narrow:
-                raise InputError(
-                    f"variant {self.kernels}+{word}: goes with a narrow weight format, such as "
-                    "fp8_e4m3"
-                )
+        self._check_exceptions()
         if self.kv_format and "attention" in self.without:
             raise InputError(
                 f"variant fused+kv_{self.kv_format}-attention: PyTorch's attention reads no FP8; "
@@ -156,6 +153,19 @@ class VariantSpec:
             )
         if self.cuda_graph and self.kernels == "compiled":
             raise InputError("variant compiled+graph: compiled already replays CUDA graphs")
+
+    def _check_exceptions(self) -> None:
+        for option in (("head16", self.head16), ("embedding_bits", self.embedding_bits)):
+            if option in _WORD_OF and not self.narrow:
+                raise InputError(
+                    f"variant {self.kernels}+{_WORD_OF[option]}: goes with a narrow weight format, "
+                    "such as fp8_e4m3"
+                )
+        if self.embedding_bits == (8 if self.packed else 16):
+            raise InputError(
+                f"variant {self.kernels}+{self.weight_format}+embedding{self.embedding_bits}: the "
+                f"embedding table has {self.embedding_bits} bits without that word; leave it out"
+            )
 
     @classmethod
     def parse(cls, text: str) -> VariantSpec:
@@ -194,6 +204,11 @@ class VariantSpec:
         return self.weight_format in PACKED_FORMATS
 
     @property
+    def narrow_embedding(self) -> bool:
+        """Whether the embedding table has 8 bits."""
+        return self.packed if self.embedding_bits is None else self.embedding_bits == 8
+
+    @property
     def fp8_x(self) -> bool:
         """Whether products with narrow weights read E4M3 activations."""
         return self.weight_format == "w8a8"
@@ -205,7 +220,7 @@ class VariantSpec:
             "fused",
             weight_format=self.weight_format if self.narrow else None,
             head16=self.head16,
-            embedding8=self.embedding8,
+            embedding_bits=self.embedding_bits,
             kv_format=self.kv_format,
         )
 

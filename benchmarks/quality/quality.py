@@ -54,7 +54,7 @@ FORMATS = (
         for name in ("fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8")
         for words in ("", "+head16", "+embedding8")
     ),
-    *("int4", "int4+head16", "int4+embedding8"),
+    *("int4", "int4+head16", "int4+embedding16"),
     *("int4_g64", "int4_g32", "int4_channel", "int4_asym"),
     *("mxfp4", "mxfp4+head16", "nvfp4", "nvfp4+head16"),
     *("w8a8", "w8a8+head16", "kv_fp8_e4m3", "kv_fp8_e5m2", "fp8_e4m3+kv_fp8_e4m3"),

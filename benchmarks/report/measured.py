@@ -31,7 +31,7 @@ _FORMATS = {
     "int8+head16": "INT8, lm_head in bf16",
     "int4": "INT4 (groups of 128)",
     "int4+head16": "INT4, lm_head in bf16",
-    "int4+embedding8": "INT4, embedding table in INT8",
+    "int4+embedding16": "INT4, embedding table in bf16",
     "int4_g32": "INT4 (groups of 32)",
     "int4_asym": "INT4 with zero points",
     "mxfp4": "MXFP4",

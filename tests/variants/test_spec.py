@@ -50,8 +50,19 @@ specs = st.one_of(
         st.booleans(),
         weight_format=st.sampled_from(tuple(NARROW_WEIGHTS)),
         head16=st.booleans(),
-        embedding8=st.booleans(),
         kv_format=kv_formats,
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        weight_format=byte_formats,
+        embedding_bits=st.just(8),
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        weight_format=st.sampled_from(tuple(PACKED_FORMATS)),
+        embedding_bits=st.just(16),
     ),
 )
 
@@ -91,7 +102,7 @@ def test_reading_narrow_formats() -> None:
     spec = VariantSpec.parse("fused+kv_fp8_e5m2+embedding8+graph+int8+head16")
     assert (spec.weight_format, spec.kv_format, spec.narrow) == ("int8", "fp8_e5m2", True)
     assert spec.head16
-    assert spec.embedding8
+    assert spec.narrow_embedding
     assert str(spec) == "fused+graph+int8+head16+embedding8+kv_fp8_e5m2"
     assert not VariantSpec.parse("fused+fp16").narrow
 
@@ -117,6 +128,10 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+kv_fp8_e4m3+kv_fp8_e5m2", "'\\+kv_fp8_e5m2' repeats"),
         ("fused+head16", "goes with a narrow weight format"),
         ("fused+bf16+embedding8", "goes with a narrow weight format"),
+        ("fused+embedding16", "goes with a narrow weight format"),
+        ("fused+mxfp4+embedding8", "has 8 bits without that word; leave it out"),
+        ("fused+w8a8+embedding16", "has 16 bits without that word; leave it out"),
+        ("fused+int4+embedding8+embedding16", "'\\+embedding16' repeats"),
         ("eager+int8", "only fused kernels read FP8, INT8 and 4 bits"),
         ("eager+all_reduce_torch", "only fused kernels can add up"),
         ("fused+all_reduce_one", "did you mean all_reduce_none"),

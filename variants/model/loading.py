@@ -153,7 +153,7 @@ def load_model(
             if declared and source.hub_id is not None:
                 weight_bytes = 0
                 counted_spec = spec and replace(
-                    spec, weight_format=None, head16=False, embedding8=False
+                    spec, weight_format=None, head16=False, embedding_bits=None
                 )
             decoder = _decoder(files, part)
             require_memory(source.name, decoder, workload, device, weight_bytes, counted_spec)

@@ -60,7 +60,7 @@ def quantization_of(spec: VariantSpec | None) -> Quantization | None:
     if spec is None or spec.weight_format not in NARROW_WEIGHTS:
         return None
     weights = NARROW_WEIGHTS[spec.weight_format]
-    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
+    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.narrow_embedding)
 
 
 class QuantizedMatrix(nn.Module):

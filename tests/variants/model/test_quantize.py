@@ -308,6 +308,8 @@ def test_a_cast_of_the_model_leaves_stored_elements_alone(cast: str) -> None:
         ("fused+fp8_e5m2_cast", Quantization("fp8_e5m2", scaled=False)),
         ("fused+int8+head16", Quantization("int8", head=False)),
         ("fused+w8a8+embedding8", Quantization("fp8_e4m3", embedding=True)),
+        ("fused+nvfp4", Quantization("nvfp4", embedding=True)),
+        ("fused+graph+nvfp4+embedding16", Quantization("nvfp4")),
     ],
 )
 def test_what_a_variant_stores(spec: str, expected: Quantization | None) -> None:

@@ -65,7 +65,7 @@ def test_bytes_of_a_step_by_hand(device: str) -> None:
     # Codes of whole chunks, and 16 bytes of scales: one of 100 or 128 columns, two of 136.
     row_bytes = {100: 64 + 16, 128: 64 + 16, 136: 80 + 16}
     layers = 2 * sum(r * row_bytes[c] for r, c in zip(rows, columns, strict=True))
-    norms, head, embedding = 5 * 200, 101 * 80, 200
+    norms, head, embedding = 5 * 200, 101 * 80, 100 + 4
     assert weight_bytes_read(loaded.model, 1) == layers + norms + head + embedding
     assert step.weight_bytes_read == layers + norms + head + embedding
 
@@ -73,7 +73,7 @@ def test_bytes_of_a_step_by_hand(device: str) -> None:
 @pytest.mark.parametrize("family", ["llama-tied", "llama2"])
 def test_the_embedding_table_has_8_bits_beside_4(family: str) -> None:
     original, model = families.build(family), families.build(family)
-    how = quantization_of(VariantSpec.parse("fused+int4_g32+embedding8"))
+    how = quantization_of(VariantSpec.parse("fused+int4_g32"))
     assert how is not None
     planned = planned_weights(family, model, how)
     quantize_model(family, model, how)
@@ -95,7 +95,7 @@ def test_what_has_no_4_bits_is_refused() -> None:
     spec = VariantSpec.parse("fused+mxfp4")
     with pytest.raises(ModelError, match="cannot run gpt_oss with weights in mxfp4"):
         require_support("m", families.CONFIGS["gpt-oss"], 1, "cpu", spec)
-    assert quantization_of(spec) == Quantization("mxfp4")
+    assert quantization_of(spec) == Quantization("mxfp4", embedding=True)
 
 
 @pytest.mark.parametrize("way", ["eager", "batched_mm", "grouped_mm"])

@@ -101,7 +101,7 @@ def test_its_own_format_changes_nothing(device: str, tmp_path: Path) -> None:
         for name, module in loaded.model.named_modules()
         if isinstance(module, QuantizedLinear)
     }
-    assert_agrees(loaded, expected, "fused+int4_g32+head16")
+    assert_agrees(loaded, expected, "fused+int4_g32+head16+embedding16")
     for name, words in before.items():
         assert torch.equal(loaded.model.get_submodule(name).data, words)
 

@@ -91,7 +91,7 @@ def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["int8+head16", "int8+embedding8", "int8+head16+embedding8", "int4_g32+embedding8"]
+    "words", ["int8+head16", "int8+embedding8", "int8+head16+embedding8", "int4_g32+embedding16"]
 )
 @pytest.mark.parametrize("family", ["llama-tied", "llama-odd-hidden"])
 def test_head_and_embedding_are_chosen(family: str, words: str, device: str) -> None:
