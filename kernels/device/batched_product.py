@@ -25,7 +25,7 @@ from decodescope.kernels.device.elements import (
     INTERPRETED,
     as_float16,
     as_float32,
-    columns_in_word_order,
+    in_word_order,
     saturated_float16,
     words_as_float16,
 )
@@ -154,10 +154,8 @@ def _wide_gathered_products(
     WORD: tl.constexpr = 4 if WORDS else 1
     lane = tl.arange(0, BLOCK)
     words = tl.arange(0, BLOCK // WORD)
-    x_lane = lane
     if WORDS:
         w_ptr = w_ptr.to(tl.pointer_type(tl.int32))
-        x_lane = columns_in_word_order(BLOCK)
     w_rows = w_ptr + rows[:, None] * (K // WORD)
     x_rows = x_ptr + token[:, None] * K
     sums = tl.zeros((rows.shape[0], token.shape[0]), dtype=tl.float32)
@@ -166,7 +164,7 @@ def _wide_gathered_products(
         x_scale = tl.load(x_scale_ptr + token, mask=present, other=0.0)
     present = present[:, None]
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
-        columns = start + x_lane
+        columns = start + lane
         w_columns = start // WORD + words
         if EVEN:
             w = tl.load(w_rows + w_columns[None, :], eviction_policy="evict_first")
@@ -181,6 +179,7 @@ def _wide_gathered_products(
             x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
         if WORDS:
             w = words_as_float16(w, stored)
+            x = in_word_order(x)
         elif operand == tl.float16:
             w = as_float16(w)
         elif not FP8_X:

@@ -100,16 +100,6 @@ def in_word_order(tile):
 
 
 @triton.jit
-def columns_in_word_order(COLUMNS: tl.constexpr):
-    """The columns that `in_word_order` takes, to load x in that order. Pairs stay together: Triton
-    copies them to shared memory ahead of their use, and the tensor cores read them there. x that
-    is reordered in registers is stored there in each step, behind a fence (`MEMBAR`)."""
-    lane = tl.arange(0, COLUMNS)
-    order = lane // 16 * 16 + lane // 2 % 4 * 4 + lane // 8 % 2 * 2 + lane % 2
-    return tl.max_contiguous(tl.multiple_of(order, 2), 2)
-
-
-@triton.jit
 def rounded(tile, dtype: tl.constexpr):
     """float32 numbers as elements of `dtype`, rounded to nearest, ties to even. Of FP8 and float16
     the largest value stands for any beyond it, infinities too; NaN stays NaN."""
