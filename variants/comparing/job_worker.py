@@ -26,7 +26,7 @@ def main() -> int:
     if is_rank(os.environ):
         work = _work_as_rank
     else:
-        end_with_parent()
+        end_with_parent(1)
         data = sys.stdin.buffer.read()
         job = msgspec.json.decode(data, type=Job)
         if job.config.tp > 1:

@@ -67,7 +67,7 @@ class _App:
 
 def main(arguments: list[str]) -> int:
     control, config_json = arguments
-    end_with_parent()
+    end_with_parent(int(control))
     app = _App(socket.socket(fileno=int(control)))
     config = msgspec.json.decode(config_json, type=ComparisonConfig)
     try:

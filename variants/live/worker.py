@@ -40,7 +40,7 @@ _IMPORTING = "importing torch and transformers"
 def main(arguments: list[str]) -> int:
     control, file = int(arguments[0]), Path(arguments[1])
     if not is_rank(os.environ):
-        end_with_parent()
+        end_with_parent(control)
         channel = Channel(socket.socket(fileno=control))
         return _serve(channel, partial(_work, channel, control, file))
     if place_of(os.environ).ranks.rank:

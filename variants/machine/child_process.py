@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import select
 import signal
 import sys
 import traceback
@@ -13,11 +14,17 @@ from decodescope.analyzer.protocol.messages import Failure
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with_parent() -> None:
-    """Leave Ctrl-C to the parent, turn its SIGTERM into `SystemExit`, and die when it dies."""
+def end_with_parent(channel: int) -> None:
+    """Leave Ctrl-C to the parent, turn its SIGTERM into `SystemExit`, and die when it dies, or
+    at once if it has: then nobody holds the other end of `channel`, the descriptor of a pipe that
+    this process writes, or of a socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     die_with_parent()
+    closed = select.poll()
+    closed.register(channel, 0)
+    if closed.poll(0):
+        exit_now(1)
 
 
 def die_with_parent() -> None:

@@ -143,7 +143,7 @@ def test_the_terminals_interrupt_does_not_reach_the_child() -> None:
 def test_a_worker_dies_with_its_parent() -> None:
     script = (
         "from decodescope.variants.machine.child_process import end_with_parent\n"
-        "end_with_parent(); send(Progress(str(os.getpid()))); time.sleep(600)"
+        "end_with_parent(1); send(Progress(str(os.getpid()))); time.sleep(600)"
     )
     code = (
         "import sys, msgspec\n"

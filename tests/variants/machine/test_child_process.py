@@ -1,4 +1,9 @@
-"""What a worker process reports of the error that ends it."""
+"""A worker process whose parent has died, and the error that ends one."""
+
+import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -23,3 +28,26 @@ def test_its_exit_code_is_that_of_the_command(
     assert (failure.exit_code, failure.fatal) == (code, True)
     assert failure.message.startswith(text)
     assert bool(capsys.readouterr().err) == traced
+
+
+_WORKER = """import os, sys
+from decodescope.variants.machine.child_process import end_with_parent
+end_with_parent(int(sys.argv[1]))
+os.write(2, b"works")"""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_worker_ends_at_once_if_its_parent_died_while_it_started(kind: str, lives: bool) -> None:
+    if kind == "pipe":
+        kept, given = os.pipe()
+    else:
+        kept, given = (end.detach() for end in socket.socketpair())
+    if not lives:
+        os.close(kept)
+    command = [sys.executable, "-c", _WORKER, str(given)]
+    done = subprocess.run(command, pass_fds=[given], stderr=subprocess.PIPE, timeout=60)
+    assert (done.returncode, done.stderr) == ((0, b"works") if lives else (1, b""))
+    os.close(given)
+    if lives:
+        os.close(kept)
