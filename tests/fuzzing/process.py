@@ -1,5 +1,6 @@
 """Runs cases in this process, as the command line would; for a forked worker."""
 
+import ctypes
 import functools
 import os
 import resource
@@ -28,6 +29,8 @@ from tests.helpers.command import Done
 
 _MEMORY_BYTES = 2 << 30
 _OUTPUT_BYTES = 64 << 20
+# Of mallopt(3).
+_M_ARENA_MAX = -8
 
 
 class Runner:
@@ -41,6 +44,8 @@ class Runner:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, stream in enumerate(self._streams, start=1):
             os.dup2(stream, number)
+        # Else glibc maps 64 MiB for each of many threads, which count.
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + _MEMORY_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_BYTES,) * 2)
