@@ -35,8 +35,9 @@ _GZIP_LEVEL = 2
 # About 10 ms on the device; in that time the host can queue several bursts.
 _BURST_DELAY_CYCLES = 20_000_000
 _BURST_KERNELS = 200
-# libkineto drops GPU ops outside of the recording, by a clock that is not quite the host's.
-_GUARD_S = 1e-3
+# libkineto drops calls and ops outside of the recording, by a clock that is not quite the host's:
+# where many processes share CPU and GPU, it is off by milliseconds.
+_GUARD_S = 10e-3
 _NOTICES = (b"USDT:", b"STAGE:")
 
 # What stands before a key is no quote's backslash, so a text inside a string is never one.
