@@ -135,7 +135,7 @@ def _norm_qkv_rope_batched_kernel(
             if rotates:
                 low, high = rotated(low, high, cos[:, None], sin[:, None])
             written, cached = present & (token < tokens_written), head >= HEADS
-            places = targets[None, :]
+            targets = targets[None, :]
             store_head(
-                places, pairs[:, None], low, high, written, cached, inverse, STORED, D, DISTANCE
+                targets, pairs[:, None], low, high, written, cached, inverse, STORED, D, DISTANCE
             )
