@@ -37,22 +37,6 @@ _CHOICES: tuple[Factors, ...] = (
     {"columns": 0.5},
 )
 
-# Rows, columns, warps, stages and splits of Q/K/V: two to four programs for each multiprocessor in
-# a model of 8B, that fit on it at once.
-_SPLIT_QKV = (
-    (64, 256, 4, 4, 4),
-    (64, 128, 4, 3, 4),
-    (64, 256, 4, 3, 4),
-    (64, 128, 4, 4, 2),
-    (64, 128, 4, 4, 4),
-    (128, 128, 4, 4, 8),
-    (64, 256, 4, 4, 2),
-    (128, 256, 8, 4, 4),
-    (128, 256, 8, 3, 8),
-    (128, 128, 8, 4, 8),
-    (64, 128, 4, 4, 8),
-)
-
 
 class BatchedTiles(TileKind):
     def default(self, multiprocessors: int) -> Tile:
@@ -71,7 +55,7 @@ class BatchedTiles(TileKind):
             columns = self._columns(rows)
             # Each split of this many steps still fills the pipeline.
             deep = shape.columns // (columns * _STAGES)
-            most = min(self.max_splits, max(1, deep)) if self._splits_unmeasured else 1
+            most = min(self.max_splits, max(1, deep))
             if rows <= least or shape.rows // rows * most * shape.matrices >= enough:
                 break
             rows //= 2
@@ -86,10 +70,7 @@ class BatchedTiles(TileKind):
         return tile
 
     def around(self, start: Tile) -> Iterator[Tile]:
-        if self.operation == "qkv":
-            tiles = (Tile(*sizes) for sizes in _SPLIT_QKV)
-            yield from (tile for tile in tiles if tile.blocks(self.shape.columns) > 1)
-        yield from self.scaled(start, _CHOICES)
+        return self.scaled(start, _CHOICES)
 
     def fits(self, tile: Tile) -> bool:
         return (
@@ -107,17 +88,12 @@ class BatchedTiles(TileKind):
         tokens = padded_tokens(shapes.batch) * x_bytes
         return int(tile.num_stages * (tile.rows * element + tokens) * tile.columns) + 1024
 
-    @property
-    def _splits_unmeasured(self) -> bool:
-        """Whether the default splits. Splits of Q/K/V have to win first (`_SPLIT_QKV`)."""
-        return self.may_split and self.operation != "qkv"
-
     def _columns(self, rows: int) -> int:
         """256 bytes of activations; for few tokens and unsplit rows, 16 KiB of narrow weights."""
         activation_bytes = self.shapes.activation_bytes
         columns = _ROW_BYTES // activation_bytes
         narrow = self.element_bytes < activation_bytes == 2
-        if narrow and padded_tokens(self.shapes.batch) <= 32 and not self._splits_unmeasured:
+        if narrow and padded_tokens(self.shapes.batch) <= 32 and not self.may_split:
             columns = min(_BLOCK_BYTES // rows, _MAX_COLUMNS)
         return min(columns, max(MIN_DOT, self.all_columns))
 
