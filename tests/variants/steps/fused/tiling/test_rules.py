@@ -8,7 +8,7 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, TiledOperation
 from decodescope.variants.steps.fused.tiling.tile_table import tile_key
-from decodescope.variants.steps.fused.tiling.tiles import default_tiles, kind_of, tile_candidates
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
 from tests.helpers.sizes import H200, SMALL_GPU, preset_shapes
 
 
@@ -72,22 +72,6 @@ def test_a_batch_reads_few_activations_for_each_byte_of_narrow_weights() -> None
     assert tiles["down"] == Tile(128, 128, 8, 4, splits=8)
     # 64 rows would leave a multiprocessor of four without work.
     assert tiles["qkv"] == Tile(32, 512, 4, 3)
-
-
-@pytest.mark.parametrize(("element_bytes", "most"), [(1, 5), (2, 3)])
-def test_splits_of_qkv_are_measured_in_a_batch(element_bytes: int, most: int) -> None:
-    """The default has none. Those that are tried give each multiprocessor of an H200 work, on which
-    all programs fit at once for at least `most` of them."""
-    shapes = preset_shapes("llama-3.1-8b", 16, element_bytes=element_bytes)
-    assert default_tiles(shapes, 132)["qkv"].splits == 1
-    tried = [tile for tile in tile_candidates("qkv", shapes, H200) if tile.splits > 1]
-    kind = kind_of("qkv", shapes)
-    programs = [6144 // tile.rows * tile.splits for tile in tried]
-    held = [132 * (228 * 1024 // (kind.shared_bytes(tile) + 1024)) for tile in tried]
-    assert min(programs) > 132
-    assert sum(map(int.__le__, programs, held)) >= most
-    alone = preset_shapes("llama-3.1-8b", 1, element_bytes=element_bytes)
-    assert {tile.splits for tile in tile_candidates("qkv", alone, H200)} == {1}
 
 
 @pytest.mark.parametrize(
