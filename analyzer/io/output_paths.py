@@ -65,6 +65,8 @@ def check_writable_in(
     Raises:
         InputError: the folder cannot be created, or as `check_writable` for one of its files.
     """
+    if folder == Path("-"):
+        raise InputError(f"{option} -: takes a folder, not standard output; name one")
     existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not os.path.isdir(existing):
         raise InputError(f"{option} {folder}: {existing} is not a folder; name another one")

@@ -18,7 +18,10 @@ _FILES = (
     "a.json", "b.json", "missing.json", "folder", "folder/new.json", "new.json",
     "new.csv", "new.html", "new.json.gz", "no/such/folder/new.json", "", ".", "./a.json", "link",
 )  # fmt: skip
-_NEW = ("comparison.json", "comparison.md", "comparison.html", "diff.json", "diff.md", "diff.html")
+_NEW = (
+    "comparison.json", "comparison.md", "comparison.html", "diff.json", "diff.md", "diff.html",
+    ".decodescope",
+)  # fmt: skip
 _NUMBERS = (
     "0", "1", "2", "3", "-1", "16", "17", "1000", "", "x", "1.5", "nan", "inf", "-inf", "1e999",
     "9" * 30, "0x10", " 1", "\u0661",

@@ -1,5 +1,6 @@
 """The options that several commands share, and the worker configuration they form."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,6 +24,16 @@ class _File(click.Path):
         if value == "":
             self.fail("the name is empty.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class _FiniteFloat(click.types.FloatParamType):
+    """JSON, in which workers get their options, has neither NaN nor infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 FILE = _File(path_type=Path)
@@ -124,14 +135,14 @@ sampling_options = together(
     click.option(
         "--temperature",
         metavar="T",
-        type=float,
+        type=_FiniteFloat(),
         help="Draw tokens from softmax(logits / T). [default: greedy, as 0]",
     ),
     number_option("--top-k", help="Draw from the N most likely tokens only."),
     click.option(
         "--top-p",
         metavar="P",
-        type=float,
+        type=_FiniteFloat(),
         help="Draw from the fewest tokens whose probabilities add up to P.",
     ),
     number_option("--seed", help="The same seed draws the same tokens. [default: 0]"),

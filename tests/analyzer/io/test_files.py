@@ -284,6 +284,8 @@ def test_a_folder_of_outputs_is_checked_file_by_file(tmp_path):
             check_writable_in(path, [], "--out")
         with pytest.raises(InputError, match="cannot be created"):
             make_folder(path, "--out")
+    with pytest.raises(InputError, match=r"^--out -: takes a folder, not standard output"):
+        check_writable_in(Path("-"), [], "--out")
 
 
 def test_a_name_too_long_is_refused_before_any_work(tmp_path):

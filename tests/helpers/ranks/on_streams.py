@@ -52,11 +52,12 @@ def assert_replays_agree(ranks: Sequence[StreamRank], launches: int, in_graph: i
                 graph.replay()
     synchronize([rank.exchange for rank in ranks])
     done = 1 + launches // in_graph * in_graph
+    assert [rank.launches.item() for rank in ranks] == [done, done]
+    # A rank that gave up has NaN from then on.
+    missing = [rank.exchange.missing.item() for rank in ranks]
+    wrong = [rank.wrong.item() for rank in ranks]
+    assert (missing, wrong) == ([0, 0], [0, 0]), f"gave up on ranks {missing}; wrong words {wrong}"
     for rank in ranks:
-        assert rank.launches.item() == done
-        # A rank that gave up has NaN from then on.
-        assert rank.exchange.missing.item() == 0
-        assert rank.wrong.item() == 0
         assert (rank.exchange.turns == done % SLOTS).all()
         empty = [slot for slot in range(SLOTS) if slot != (done - 1) % SLOTS]
         assert (rank.exchange.slots[empty] == MARK).all()

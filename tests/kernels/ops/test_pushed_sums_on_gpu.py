@@ -71,6 +71,8 @@ class StreamRank:
         self.wrong.add_((self.out != messages[0] + messages[1]).sum())
 
 
+# One GPU may begin a graph only when another one, whose kernels wait for it, has given up.
+APART = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 # Batch, rows, tile, launches, overlap.
 CASES = [
     (1, 4096, Tile(4, 256, 2), 200_000, True),
@@ -81,7 +83,7 @@ CASES = [
     (4, 4096, Tile(64, 64, 4, 3, 2), 20_000, True),
     (3, 99, Tile(32, 64, 4, 2), 20_000, True),
     # In two rounds, of which the second ends early.
-    (16, 20480, Tile(64, 64, 4, 1), 5_000, True),
+    pytest.param(16, 20480, Tile(64, 64, 4, 1), 5_000, True, marks=APART),
 ]
 
 
