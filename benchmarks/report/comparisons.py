@@ -161,14 +161,22 @@ def _runs(record: Record, name: str) -> list[Record]:
 
 
 def _mean(rates: Record) -> str:
-    width = rates["interval"]["high"] - rates["interval"]["low"]
-    return _with_decimals(rates["mean"], width)
+    low, high = _range(rates)
+    return _with_decimals(rates["mean"], high - low)
+
+
+def _range(rates: Record) -> tuple[float, float]:
+    """The 95 % interval, or the range of two rounds, which have none."""
+    interval = rates["interval"]
+    if interval is None:
+        return min(rates["tokens_per_s"]), max(rates["tokens_per_s"])
+    return interval["low"], interval["high"]
 
 
 def _noise(rates: Record) -> str:
-    """The 95 % interval, or the rounds where it is wide."""
-    low, high = rates["interval"]["low"], rates["interval"]["high"]
-    if high - low > _WIDE * rates["mean"]:
+    """The 95 % interval, or the rounds where it is wide or there is none."""
+    low, high = _range(rates)
+    if rates["interval"] is None or high - low > _WIDE * rates["mean"]:
         return "rounds: " + ", ".join(map(rate, rates["tokens_per_s"]))
     return dash(*(_with_decimals(end, high - low) for end in (low, high)))
 
@@ -183,8 +191,7 @@ def _ratio(record: Record, name: str) -> str:
     if name == base:
         return "1"
     speed = next(p["speed"] for p in record["pairs"] if (p["base"], p["other"]) == (base, name))
-    low, high = speed["interval"]["low"], speed["interval"]["high"]
-    return f"{speed['value']:.3f} ({dash(f'{low:.3f}', f'{high:.3f}')})"
+    return with_interval(speed["value"], speed["interval"], "{:.3f}")
 
 
 def _signed(change: float, unit: float) -> str:
