@@ -26,14 +26,11 @@ class _File(click.Path):
         return super().convert(value, param, ctx)
 
 
-class _FiniteFloat(click.types.FloatParamType):
+def _finite(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
     """JSON, in which workers get their options, has neither NaN nor infinity."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number.", param, ctx)
-        return number
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number.")
+    return value
 
 
 FILE = _File(path_type=Path)
@@ -135,14 +132,16 @@ sampling_options = together(
     click.option(
         "--temperature",
         metavar="T",
-        type=_FiniteFloat(),
+        type=float,
+        callback=_finite,
         help="Draw tokens from softmax(logits / T). [default: greedy, as 0]",
     ),
     number_option("--top-k", help="Draw from the N most likely tokens only."),
     click.option(
         "--top-p",
         metavar="P",
-        type=_FiniteFloat(),
+        type=float,
+        callback=_finite,
         help="Draw from the fewest tokens whose probabilities add up to P.",
     ),
     number_option("--seed", help="The same seed draws the same tokens. [default: 0]"),
