@@ -5,7 +5,8 @@ messages and an agent's requests are mutated, and the command runs on them in fo
 case fails on a traceback, an exit code other than 0, 1 (a gate), 2 or 3, more than 10 s (60 s for
 `live`), 2 GiB or 64 MiB of output, a figure that cannot be, a control character, a file that it
 should not have left, or another step time than the planted one.
-`--case K` repeats one and keeps its files; `--record FILE --resume` goes on with an earlier run.
+`--case K` repeats one and keeps its files; `--record FILE --resume` goes on with an earlier run,
+`--record FILE --again` repeats its failures.
 """
 
 import os

@@ -126,6 +126,10 @@ def test_a_run_goes_on_where_its_record_ends(tmp_path: Path) -> None:
     assert (again.cases, again.failed, again.seconds) == (4, 1, 3.0)
     assert again.kinds["ranks"]["exit_codes"] == {"0": 3, "None": 1}
     assert [run["cases"] for run in again.runs] == [3, 1]
+    assert (again.failures, again.kinds["ranks"]["failed"]) == ([number], 1)
+    again.mend([Result(number, "ranks", 2, "", 0.1)])
+    assert (again.cases, again.failed, again.mended, again.failures) == (4, 0, 1, [])
+    assert again.kinds["ranks"]["failed"] == 0
     with pytest.raises(InputError, match="of seed 5"):
         Record.read(path, 6, "ranks", resume=True)
     assert Record.read(path, 6, "ranks", resume=False).cases == 0

@@ -35,11 +35,17 @@ def main() -> int:
     parser.add_argument(
         "--resume", action="store_true", help="go on where the record of this seed ended"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="run only those that failed in the record of this seed"
+    )
     arguments = parser.parse_args()
     if arguments.case is not None:
         return _repeat(arguments.seed, arguments.case)
-    record = Record.read(arguments.record, arguments.seed, arguments.only, arguments.resume)
+    resume = arguments.resume or arguments.again
+    record = Record.read(arguments.record, arguments.seed, arguments.only, resume)
     _make_ready()
+    if arguments.again:
+        return _again(record, arguments.jobs, arguments.record)
     left = arguments.cases
     if not record.cases:
         left -= len(corpus())
@@ -66,6 +72,19 @@ def _run(record: Record, numbers: Sequence[int], jobs: int, path: Path | None) -
             began, results = began + seconds, []
             if path is not None:
                 record.write(path)
+
+
+def _again(record: Record, jobs: int, path: Path | None) -> int:
+    results = []
+    for result in run_all(record.seed, record.failures, jobs):
+        results.append(result)
+        if result.problem:
+            _report(record.seed, result, 0)
+    record.mend(results)
+    if path is not None:
+        record.write(path)
+    sys.stderr.write(f"{len(results)} cases again, {record.failed} failed\n")
+    return 1 if record.failed else 0
 
 
 def _make_ready() -> None:

@@ -20,13 +20,15 @@ from tests.fuzzing.workers import Result
 @dataclass
 class Record:
     """Counts by kind and exit code, with the slowest case in seconds; the numbers of the failed
-    cases. The cases of `seed` go on with number `next`. `runs` says which commit ran how many."""
+    cases. The cases of `seed` go on with number `next`. `runs` says which commit ran how many.
+    `mended` cases failed at first, and passed when they ran again."""
 
     seed: int
     only: list[str] | None
     next: int = 0
     cases: int = 0
     failed: int = 0
+    mended: int = 0
     seconds: float = 0.0
     kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: list[int] = field(default_factory=list)
@@ -42,7 +44,8 @@ class Record:
         record = cls(seed, only)
         if resume and path is not None and path.exists():
             kept = json.loads(path.read_bytes())
-            record = cls(**{name: kept[name] for name in cls.__dataclass_fields__})
+            fields = cls.__dataclass_fields__.keys() & kept.keys()
+            record = cls(**{name: kept[name] for name in fields})
             if (record.seed, record.only) != (seed, only):
                 raise InputError(
                     f"{path}: of seed {record.seed}, kinds {record.only}; name another"
@@ -73,6 +76,14 @@ class Record:
         self.failed += len(failures)
         for holder in (self, self.runs[-1]):
             _count(holder, len(results), seconds)
+
+    def mend(self, results: Sequence[Result]) -> None:
+        """The failed cases have run again."""
+        self.failures = [result.number for result in results if result.problem]
+        self.mended += len(results) - len(self.failures)
+        self.failed = len(self.failures)
+        for kind, counts in self.kinds.items():
+            counts["failed"] = sum(bool(each.problem) for each in results if each.kind == kind)
 
     def write(self, path: Path) -> None:
         command = shlex.join(["python", "tests/fuzz.py", *sys.argv[1:]])

@@ -35,6 +35,8 @@ def test_two_processes_decode_as_one(family: str, changes: dict[str, Any], spec:
 
 
 @APART
+# Three processes compile.
+@pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("default")  # from torch.compile
 @pytest.mark.parametrize(
     "spec",

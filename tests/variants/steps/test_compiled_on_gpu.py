@@ -20,6 +20,7 @@ from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.compiled_step import _TracedStep
 from tests.helpers.fused_steps import load_family
+from tests.helpers.whole_windows import whole_window
 
 pytestmark = [
     pytest.mark.gpu,
@@ -55,8 +56,7 @@ def measured_window(
     step: Any, subject: Subject, prompt: torch.Tensor, session: ProfilerSession, path: Path
 ) -> Analysis:
     reference = record_reference(step.ungraphed(), subject, prompt, session)
-    measure_run(step, subject, prompt, session, path, reference)
-    return analyze(load(path))
+    return whole_window(lambda: measure_run(step, subject, prompt, session, path, reference), path)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

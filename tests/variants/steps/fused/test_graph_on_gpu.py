@@ -10,7 +10,6 @@ import torch
 from torch.nn.functional import cosine_similarity
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.reports.analysis import Analysis
@@ -18,7 +17,7 @@ from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.operation import Launch, Operation
 from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
-from decodescope.variants.measuring.measure import measure_run
+from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.window import Subject, record_reference
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.source import resolve_model
@@ -37,6 +36,7 @@ from tests.helpers.fused_steps import (
     load_family,
     prompt_of,
 )
+from tests.helpers.whole_windows import whole_window
 
 pytestmark = [
     pytest.mark.gpu,
@@ -255,12 +255,15 @@ def measured_window(
     ungraphed = step.ungraphed()
     assert ungraphed is not None
     reference = record_reference(ungraphed, subject, prompt, session)
-    measured = measure_run(step, subject, prompt, session, path, reference)
+    measured: list[Measurement] = []
+    analysis = whole_window(
+        lambda: measured.append(measure_run(step, subject, prompt, session, path, reference)), path
+    )
     again = build_variant(variant.replace("+graph", ""), loaded, workload, "cuda")
     again.prefill(prompt)
     expected = decoded(again, 39).tolist()
-    assert [ids[1:] for ids in measured.output_token_ids] == expected
-    return analyze(load(path))
+    assert [ids[1:] for ids in measured[-1].output_token_ids] == expected
+    return analysis
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
