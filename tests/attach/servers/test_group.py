@@ -174,9 +174,9 @@ def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(
                 == f"{two.names[0]}: has not answered yet; it is waited for"
             )
             assert found.servers[1].running == 8.0
-        asked = [path for _, path in two.https[0].asked].count("/metrics")
         slow.hangs.set()
         member._asking.result(10)
+        asked = [path for _, path in two.https[0].asked].count("/metrics")
         found = figures(first, door.metrics())
         assert found.servers[0].running == 8.0
     assert waited_s == [pytest.approx(0.1, abs=0.1), 0]
