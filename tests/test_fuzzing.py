@@ -1,5 +1,6 @@
 """The fuzzer: the same cases everywhere, and no fault that it would not notice."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,7 @@ def test_a_run_goes_on_where_its_record_ends(tmp_path: Path) -> None:
     assert (again.cases, again.failed, again.seconds) == (4, 1, 3.0)
     assert again.kinds["ranks"]["exit_codes"] == {"0": 3, "None": 1}
     assert [run["cases"] for run in again.runs] == [3, 1]
+    assert again.runs[0]["environment"] == json.loads(path.read_bytes())["environment"]
     assert (again.failures, again.kinds["ranks"]["failed"]) == ([number], 1)
     again.mend([Result(number, "ranks", 2, "", 0.1)])
     assert (again.cases, again.failed, again.mended, again.failures) == (4, 0, 1, [])

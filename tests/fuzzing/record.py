@@ -46,6 +46,8 @@ class Record:
             kept = json.loads(path.read_bytes())
             fields = cls.__dataclass_fields__.keys() & kept.keys()
             record = cls(**{name: kept[name] for name in fields})
+            # That of the file is always the last run's.
+            record.runs[-1].setdefault("environment", kept["environment"])
             if (record.seed, record.only) != (seed, only):
                 raise InputError(
                     f"{path}: of seed {record.seed}, kinds {record.only}; name another"
