@@ -20,6 +20,7 @@ from decodescope.analyzer.timing.launches import (
     calls_named,
     find_captures,
     graph_launch_calls,
+    incomplete_replays,
     lost_launches,
 )
 from decodescope.analyzer.timing.step_kinds import alike_by, sharing_processes
@@ -134,29 +135,7 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
             "thread and end after it: "
             "the host's clock went backwards, or the trace mixes threads",
         )
-    lost, made = lost_launches(trace, launches)
-    if len(lost):
-        at_head = len(lost) == made or bool(len(launches) and lost[-1] < launches.call[0])
-        yield Finding(
-            "launches_without_ops",
-            f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
-            "or lost records: busy time, queue depths and the ops of steps lack them"
-            + "; CUPTI of CUDA 12.6 Update 2 to 13.0 loses those at the head of a window"
-            * at_head,
-        )
-    graphs = graph_launch_calls(trace)
-    graph_count, with_ops = int(graphs.sum()), int(launches.is_graph.sum())
-    if graph_count > with_ops:
-        yield Finding(
-            "graph_launch_without_ops",
-            f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
-            "trace: what they ran is missing from every figure",
-        )
-    if 2 * (len(lost) + graph_count - with_ops) > made + graph_count:
-        yield Finding(
-            LOST_KERNELS,
-            "the kernels of most launches are missing: idle time may be theirs",
-        )
+    yield from _missing_records(timeline)
     if profiler_ratio is not None and profiler_ratio > DISTORTED:
         yield Finding(
             "distorted_window",
@@ -186,6 +165,42 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
         yield Finding("empty_steps", "no GPU op was launched inside a step marker")
     if unlike := _unlike(timeline):
         yield Finding("unlike_steps", unlike)
+
+
+def _missing_records(timeline: Timeline) -> Iterator[Finding]:
+    """Launches whose ops are not in the trace, or not all."""
+    trace, launches = timeline.trace, timeline.launches
+    lost, made = lost_launches(trace, launches)
+    if len(lost):
+        at_head = len(lost) == made or bool(len(launches) and lost[-1] < launches.call[0])
+        yield Finding(
+            "launches_without_ops",
+            f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
+            "or lost records: busy time, queue depths and the ops of steps lack them"
+            + "; CUPTI of CUDA 12.6 Update 2 to 13.0 loses those at the head of a window"
+            * at_head,
+        )
+    graphs = graph_launch_calls(trace)
+    graph_count, with_ops = int(graphs.sum()), int(launches.is_graph.sum())
+    if graph_count > with_ops:
+        yield Finding(
+            "graph_launch_without_ops",
+            f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
+            "trace: what they ran is missing from every figure",
+        )
+    incomplete, missing, replays = incomplete_replays(trace, launches)
+    if incomplete:
+        yield Finding(
+            "incomplete_replays",
+            f"{incomplete} of {replays} graph launches have fewer ops than others of their graph "
+            f"({missing} in all), as the trace was cut or lost records: busy time and the ops of "
+            "steps lack them",
+        )
+    if 2 * (len(lost) + graph_count - with_ops) > made + graph_count:
+        yield Finding(
+            LOST_KERNELS,
+            "the kernels of most launches are missing: idle time may be theirs",
+        )
 
 
 def _unlike(timeline: Timeline) -> str:

@@ -104,6 +104,22 @@ def calls_named(trace: Trace, pattern: re.Pattern[str]) -> Bools:
     return trace.by_name(trace.calls.name, pattern.search)
 
 
+def incomplete_replays(trace: Trace, launches: LaunchCalls) -> tuple[int, int, int]:
+    """How many graph launches put fewer ops on a device than another one of the same graph, how
+    many ops are missing from those, and the number of all launches whose graph is known.
+
+    CUPTI numbers a node `graph id << 32 | number within the graph`, in each process.
+    """
+    graph = trace.ops.graph_node_id[launches.first_op] >> 32
+    replays = np.flatnonzero(launches.is_graph & (graph > 0))
+    keys = np.stack((trace.calls.pid[launches.call[replays]], graph[replays]))
+    known, which = np.unique(keys, axis=1, return_inverse=True)
+    most = np.zeros(known.shape[1], dtype=np.int64)
+    np.maximum.at(most, which.reshape(-1), launches.ops[replays])
+    missing = most[which.reshape(-1)] - launches.ops[replays]
+    return int(np.count_nonzero(missing)), int(missing.sum()), len(replays)
+
+
 def graph_launch_calls(trace: Trace) -> Bools:
     """For each host call, whether its name says that it launches a graph."""
     return calls_named(trace, _GRAPH_LAUNCH)

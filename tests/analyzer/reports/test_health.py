@@ -109,3 +109,19 @@ def test_launches_lost_at_the_head_of_the_window_are_a_fault_of_cupti() -> None:
     (said,) = messages(found, "launches_without_ops")
     assert said.startswith("2 of 3 kernel launches have no kernel")
     assert said.endswith("CUPTI of CUDA 12.6 Update 2 to 13.0 loses those at the head of a window")
+
+
+def test_replays_with_fewer_ops_than_others_of_their_graph_are_counted() -> None:
+    def replay(at: int, graph: int, nodes: int) -> list[Event]:
+        ops = [
+            op(at + 3 * n, at + 3 * n + 2, at, **{"graph node id": graph << 32 | n})
+            for n in range(1, nodes + 1)
+        ]
+        return [call(at, at + 1, at, name="cudaGraphLaunch"), *ops]
+
+    whole = [*replay(10, 7, 5), *replay(40, 7, 5), *replay(80, 8, 2), *replay(120, 8, 2)]
+    assert messages(health(*STEPS, *whole), "incomplete_replays") == []
+    found = health(*STEPS, *whole, *replay(140, 7, 3), *replay(160, 7, 4), *replay(180, 8, 1))
+    (said,) = messages(found, "incomplete_replays")
+    assert said.startswith("3 of 7 graph launches have fewer ops than others of their graph (4 in")
+    assert found.status == "degraded"
