@@ -18,10 +18,10 @@ _FILES = (
     "a.json", "b.json", "missing.json", "folder", "folder/new.json", "new.json",
     "new.csv", "new.html", "new.json.gz", "no/such/folder/new.json", "", ".", "./a.json", "link",
 )  # fmt: skip
-_NEW = (
-    "comparison.json", "comparison.md", "comparison.html", "diff.json", "diff.md", "diff.html",
-    ".decodescope",
-)  # fmt: skip
+_COMPARISONS = [
+    f"{name}.{kind}" for name in ("comparison", "diff") for kind in ("json", "md", "html")
+]
+_BASELINES = ".decodescope"
 _NUMBERS = (
     "0", "1", "2", "3", "-1", "16", "17", "1000", "", "x", "1.5", "nan", "inf", "-inf", "1e999",
     "9" * 30, "0x10", " 1", "\u0661",
@@ -50,7 +50,7 @@ def line_case(rng: random.Random) -> Case:
     if rng.random() < 0.1:
         del words[rng.randrange(len(words))]
     given = tuple(word.replace("\0", "") for word in words)
-    written = (*_FILES, *_TEXTS, *_NUMBERS, *ODD_TEXTS, *_NEW)
+    written = (*_FILES, *_TEXTS, *_NUMBERS, *ODD_TEXTS, *_COMPARISONS, _BASELINES)
     return Case(given, files, written, {"link": "b.json"})
 
 

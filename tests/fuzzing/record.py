@@ -88,8 +88,11 @@ class Record:
             counts["failed"] = sum(bool(each.problem) for each in results if each.kind == kind)
 
     def write(self, path: Path) -> None:
+        """The environment is that of the last run that had cases."""
+        last = next((run for run in reversed(self.runs) if run["cases"]), {})
+        where = last.get("environment") or environment()
         command = shlex.join(["python", "tests/fuzz.py", *sys.argv[1:]])
-        write_json(path, {"command": command, **asdict(self), "environment": environment()})
+        write_json(path, {"command": command, **asdict(self), "environment": where})
 
 
 def _count(holder: Any, cases: int, seconds: float) -> None:

@@ -40,14 +40,14 @@ os.write(2, b"works")"""
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_worker_ends_at_once_if_its_parent_died_while_it_started(kind: str, lives: bool) -> None:
     if kind == "pipe":
-        kept, given = os.pipe()
+        parent_end, worker_end = os.pipe()
     else:
-        kept, given = (end.detach() for end in socket.socketpair())
+        parent_end, worker_end = (end.detach() for end in socket.socketpair())
     if not lives:
-        os.close(kept)
-    command = [sys.executable, "-c", _WORKER, str(given)]
-    done = subprocess.run(command, pass_fds=[given], stderr=subprocess.PIPE, timeout=60)
+        os.close(parent_end)
+    command = [sys.executable, "-c", _WORKER, str(worker_end)]
+    done = subprocess.run(command, pass_fds=[worker_end], stderr=subprocess.PIPE, timeout=60)
     assert (done.returncode, done.stderr) == ((0, b"works") if lives else (1, b""))
-    os.close(given)
+    os.close(worker_end)
     if lives:
-        os.close(kept)
+        os.close(parent_end)
