@@ -12,10 +12,11 @@ Narrow weights (FP8, INT8) are stored and copied as they are, converted to float
 tensor cores, which is exact, and multiplied by x rounded to float16. What is beyond its range (only
 in bfloat16) becomes +-65504. For a float32 model they are converted to float32.
 
-E4M3 x is multiplied by FP8 weights as both are stored. The tensor cores of Ada and Hopper add FP8
-products with about 14 bits (SageAttention2, arXiv 2411.10958; DeepSeek-V3, arXiv 2412.19437,
-3.3.2), so the sum of each block, times the token's scale, is added in float32. As a bare sum,
-Triton would add it inside the tensor cores on GPUs other than Hopper.
+E4M3 x is multiplied by FP8 weights as both are stored, and pairs of E4M3 by `pair_product.py`. The
+tensor cores of Ada and Hopper add FP8 products with about 14 bits (SageAttention2,
+arXiv 2411.10958; DeepSeek-V3, arXiv 2412.19437, 3.3.2), so the sum of each block, times the token's
+scale, is added in float32. As a bare sum, Triton would add it inside the tensor cores on GPUs other
+than Hopper.
 """
 
 import triton
@@ -31,6 +32,7 @@ from decodescope.kernels.device.elements import (
 )
 from decodescope.kernels.device.packed_batched import packed_gathered_products
 from decodescope.kernels.device.packed_codes import PER_WORD
+from decodescope.kernels.device.pair_product import pair_products
 
 _LINE_BYTES = tl.constexpr(128)
 # More makes a step slower (docs/decisions.md, 77).
@@ -86,13 +88,19 @@ def batched_products(
     WORDS,
     LAYOUT: tl.constexpr,
 ):
-    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS."""
-    token = tl.arange(0, TOKENS)
-    present = token < BATCH
-    token = tl.minimum(token, BATCH - 1)
-    return gathered_products(
-        w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS, LAYOUT
-    )
+    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, or `pair_products`."""
+    if x_ptr.dtype.element_ty == tl.uint16:
+        sums = pair_products(
+            w_ptr, rows, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS
+        )
+    else:
+        token = tl.arange(0, TOKENS)
+        present = token < BATCH
+        token = tl.minimum(token, BATCH - 1)
+        sums = gathered_products(
+            w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS, LAYOUT
+        )
+    return sums
 
 
 @triton.jit

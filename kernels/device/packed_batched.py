@@ -92,7 +92,7 @@ def packed_gathered_products(
     SUMS: tl.constexpr = (SCALES == "fp16" or SCALES == "fp16_zero") and PART >= _LONG
     COLUMNS: tl.constexpr = PART if SUMS else BLOCK
     # One word holds the scales of two groups.
-    PAIRS: tl.constexpr = SUMS and SCALES == "fp16" and BLOCK >= 2 * GROUP
+    PAIRS: tl.constexpr = SUMS and SCALES == "fp16" and BLOCK >= 2 * GROUP and BLOCK > COLUMNS
     UNIT: tl.constexpr = 2 * COLUMNS if PAIRS else COLUMNS
     w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
     x_rows = (x_ptr + token * K)[:, None]

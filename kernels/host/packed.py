@@ -201,3 +201,9 @@ def in_column_order(x: torch.Tensor) -> torch.Tensor:
     values = planes[:, :, 0] * 256 + planes[:, :, 1]
     in_order: torch.Tensor = values.permute(0, 1, 5, 2, 3, 4).flatten(1)
     return in_order
+
+
+def sums_of_pairs(x: torch.Tensor) -> torch.Tensor:
+    """The numbers float64 [rows, columns] of uint16 x as `ops/rms_norm_pairs.py` stores it."""
+    upper, lower = x.view(torch.float8_e4m3fn).double().chunk(2, dim=1)
+    return upper + lower / 16

@@ -6,7 +6,8 @@ compile-time constants of `product_options`. Only the kernels of batch 1 apply a
 
 x is what the model computes in, or E4M3 with a float32 scale for each token (W8A8): x[b, k] =
 codes[b, k] x_scale[b]. It is then multiplied by FP8 weights as it is, on the FP8 tensor cores. Or,
-of one token beside INT4 weights, int16 likewise, ordered as `ops/rms_norm_integers.py` says.
+of several tokens, it is uint16 likewise, pairs of E4M3 (`ops/rms_norm_pairs.py`). Or, of one token
+beside INT4 weights, int16 likewise, ordered as `ops/rms_norm_integers.py` says.
 """
 
 from typing import Any
@@ -20,10 +21,10 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
-from decodescope.kernels.host.packed import in_column_order
+from decodescope.kernels.host.packed import in_column_order, sums_of_pairs
 from decodescope.kernels.host.packing import CHUNK, PACKED_FORMATS
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
-from decodescope.kernels.host.weights import FP8_X, INTEGER_X, SCALED_X, Norm, WeightMatrix
+from decodescope.kernels.host.weights import INTEGER_X, PAIR_X, SCALED_X, Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
 # Converted by `device.elements.words_as_float16`. Any other narrow element is loaded by itself.
@@ -31,9 +32,8 @@ _IN_WORDS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
 class Product(KernelOperation):
-    """A product of activations `x` with weights. E4M3 and int16 x have a scale for each token,
-    `x_scale` float32 [batch]; for any other dtype it is None. A norm needs a batch of 1 and no
-    `x_scale`."""
+    """A product of activations `x` with weights. Quantised x has a scale for each token, `x_scale`
+    float32 [batch]; for any other dtype it is None. A norm needs a batch of 1 and no `x_scale`."""
 
     __slots__ = ()
 
@@ -44,7 +44,8 @@ class Product(KernelOperation):
         """x with its scales applied, for references."""
         if self.x_scale is None:
             return self.x
-        x = in_column_order(self.x) if self.x.dtype == INTEGER_X else self.x
+        values = {INTEGER_X: in_column_order, PAIR_X: sums_of_pairs}.get(self.x.dtype)
+        x = self.x if values is None else values(self.x)
         return x.double() * self.x_scale.double()[:, None]
 
     def inputs(self, position: int) -> Tensors:
@@ -106,7 +107,8 @@ class NormedProduct(Product):
 
 def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix) -> None:
     """Raise `ValueError` unless x [batch, columns] and its scales are what `Product` says, and
-    E4M3 x meets FP8 weights, on a GPU with FP8 tensor cores, and int16 of one token INT4."""
+    E4M3 x and pairs meet FP8 weights, on a GPU with FP8 tensor cores, and int16 of one token INT4.
+    """
     narrow = x.dtype in SCALED_X
     if (x_scale is None) == narrow:
         needed = "one for each token" if narrow else "None"
@@ -121,15 +123,22 @@ def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightM
                 f"and INT4, of a multiple of {CHUNK} columns"
             )
         return
-    if weight.data.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+    if x.dtype == PAIR_X and len(x) == 1:
+        raise ValueError(f"{list(x.shape)} x of {x.dtype}: pairs must be of several tokens")
+    if not weight.takes_pairs:
         raise ValueError(
             f"{weight.format} weights with x of {x.dtype}: x must be float16 or bfloat16"
         )
-    if x.is_cuda and torch.cuda.get_device_capability(x.device) < FP8_TENSOR_CORES:
+    if not multiplies_fp8(x.device):
         raise ValueError(
             f"x is {x.dtype}: this GPU has no FP8 tensor cores (compute capability 8.9 or later); "
             "x must be float16 or bfloat16"
         )
+
+
+def multiplies_fp8(device: torch.device) -> bool:
+    """Whether the GPU has FP8 tensor cores; the interpreter needs none."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= FP8_TENSOR_CORES
 
 
 def norm_arguments(
@@ -163,7 +172,7 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
         "LAYOUT": weight.layout,
         "ROWS": tile.rows,
         # FP8 tensor cores multiply 32 columns at least, and formats of 4 bits have chunks of 32.
-        "BLOCK": max(CHUNK, tile.columns) if packed or x.dtype == FP8_X else tile.columns,
+        "BLOCK": max(CHUNK, tile.columns) if packed or x.dtype in SCALED_X else tile.columns,
         "PDL": pdl,
         "num_warps": tile.num_warps,
     }

@@ -37,8 +37,10 @@ FP8_X = torch.float8_e4m3fn
 # Activations beside INT4 weights, and their largest value: each is two int8, 256 upper + lower.
 INTEGER_X = torch.int16
 LARGEST_INTEGER = 256 * 127 + 127
+# Activations beside FP8 weights, of several tokens: pairs of E4M3.
+PAIR_X = torch.uint16
 # Activations that have a scale for each token.
-SCALED_X = (FP8_X, INTEGER_X)
+SCALED_X = (FP8_X, INTEGER_X, PAIR_X)
 
 # float32 keeps no more digits of a quotient by a smaller scale. A row below it becomes zeros.
 LEAST_SCALE = torch.finfo(torch.float32).tiny
@@ -132,6 +134,11 @@ class WeightMatrix:
         whole chunks of columns."""
         packing = self.packing
         return packing is not None and not packing.format.e2m1 and packing.columns == packing.padded
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether a product with several tokens can read pairs (`ops/rms_norm_pairs.py`)."""
+        return self.data.dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
 
     @property
     def bytes_read(self) -> int:

@@ -48,6 +48,8 @@ NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
         ("_linear_batched_kernel", "matmul"),
         ("_decode_attention_kernel", "attention"),
         ("_rms_norm_residual_kernel", "reduction"),
+        ("_rms_norm_integers_kernel", "reduction"),
+        ("_rms_norm_pairs_kernel", "reduction"),
         ("_quantize_rows_kernel", "reduction"),
         ("_dequantize_rows_kernel", "elementwise"),
         ("mystery", "other"),

@@ -27,6 +27,14 @@ KERNELS = {
         {"BATCH": 16, "WORDS": False},
         CAPABILITIES,
     ),
+    "pairs": (
+        "decodescope.kernels.ops.linear",
+        "_linear_batched_kernel",
+        {name: type for name, type in TYPES.items() if name != "partial_ptr"}
+        | {"x_ptr": "*u16", "eps": "fp32"},
+        {"BATCH": 16, "WORDS": False},
+        CAPABILITIES,
+    ),
     "split_k_gemm": (
         "benchmarks.gemm.split_k_gemm",
         "_split_k_gemm_kernel",
@@ -97,6 +105,14 @@ def test_sums_of_fp8_blocks_are_added_outside_the_tensor_cores(
     assert begun
     for one in begun:
         assert f"{one} = arith.constant dense<0.000000e+00>" in code
+
+
+def test_pairs_go_from_shared_memory_to_the_tensor_cores(compiled: dict[str, str]) -> None:
+    """Both sides as they are stored, of Hopper."""
+    operands = re.findall(r"warp_group_dot .* : (.*) -> ", compiled["pairs 90"])
+    assert operands
+    for types in operands:
+        assert types.count("!ttg.memdesc") == types.count("xf8E4M3FN") == 2
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ class StepBuffers:
     `activation` and `shared` in float16, in which the next product multiplies.
 
     `codes` (flat, as many as the widest product reads) and their `scales` float32 [batch] hold what
-    products read in turn: E4M3 activations, or int16 of one token before INT4 weights.
+    products read in turn: E4M3 activations, pairs of them, or int16 of one token before INT4
+    weights. Pairs have the memory of int16.
 
     `normed` [batch, hidden] is what norms of their own give for other weights. Used only if a
     fusion is left out: `added` [batch, hidden], `qkv`, `k` and `v` as `q`, `gate` and `up` as

@@ -1,4 +1,4 @@
-"""Steps whose INT4 products read int16: those of one token, after a norm."""
+"""Steps whose products after a norm read x of two parts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from decodescope.kernels.ops.rms_norm_integers import RmsNormIntegers
+from decodescope.kernels.ops.rms_norm_pairs import RmsNormPairs
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
@@ -19,12 +20,17 @@ from tests.variants.model.grouped_checkpoints import LAYOUTS, save_packed
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
-def launches(loaded: LoadedModel, spec: str, batch: int = 1) -> list[str]:
-    """The names of the norms that give int16."""
+def launches(
+    loaded: LoadedModel,
+    spec: str,
+    batch: int = 1,
+    quantizer: type[RmsNormIntegers | RmsNormPairs] = RmsNormIntegers,
+) -> list[str]:
+    """The names of the norms that give x in two parts."""
     workload = DecodeWorkload(batch, 4, 5, NAMES[loaded.model.dtype])
     step = fused(loaded, workload, spec)
     placed = step_operations(step.plan)
-    return [one.path[-1] for one in placed if isinstance(one.operation, RmsNormIntegers)]
+    return [one.path[-1] for one in placed if isinstance(one.operation, quantizer)]
 
 
 LAYER = ["input_norm", "post_attention_norm"]
@@ -50,6 +56,27 @@ ALL = [*LAYER, *LAYER, "final_norm"]
 )
 def test_norms_that_give_integers(family, spec, batch, dtype, expected, device: str) -> None:
     assert launches(load_family(family, device, dtype), spec, batch) == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "spec", "batch", "dtype", "expected"),
+    [
+        ("llama2", "fused+fp8_e4m3", 2, torch.bfloat16, ALL),
+        ("llama2", "fused+fp8_e5m2", 2, torch.bfloat16, ALL),
+        ("llama2", "fused+fp8_e4m3", 1, torch.bfloat16, []),
+        # Of which a pair would lose digits.
+        ("llama2", "fused+fp8_e4m3", 2, torch.float16, []),
+        ("llama2", "fused+w8a8", 2, torch.bfloat16, []),
+        ("llama2", "fused+fp8_e4m3+head16", 2, torch.bfloat16, ALL[:-1]),
+        ("llama2", "fused+fp8_e4m3-norm", 2, torch.bfloat16, []),
+        ("olmo3", "fused+fp8_e4m3", 2, torch.bfloat16, []),
+        # Its norms are centered.
+        ("cohere2", "fused+fp8_e4m3", 2, torch.bfloat16, []),
+    ],
+)
+def test_launches_that_give_pairs(family, spec, batch, dtype, expected, device: str) -> None:
+    loaded = load_family(family, device, dtype)
+    assert launches(loaded, spec, batch, RmsNormPairs) == expected
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -90,6 +117,29 @@ def test_logits_are_as_near_as_without_integers(family, format, changes, device:
     loaded.model.float()
     expected = logits(EagerStep(loaded, replace(workload, dtype="fp32")))
     assert (integers - expected).norm() < 1.1 * (floats - expected).norm()
+
+
+@pytest.mark.parametrize(("family", "format"), [("llama2", "fp8_e4m3"), ("qwen3", "fp8_e5m2")])
+def test_logits_of_batches_are_as_near_as_those_of_transformers(
+    family: str, format: str, device: str
+) -> None:
+    """In bfloat16, to those of the same quantised model in fp32."""
+    loaded = load_family(family, device, torch.bfloat16, num_hidden_layers=1)
+    workload = DecodeWorkload(5, 4, 9, "bf16")
+    step = fused(loaded, workload, f"fused+{format}")
+    prompt = prompt_of(loaded, workload)
+    ids = [ids_of(loaded, 5, seed) for seed in range(8)]
+
+    def logits(step: FusedStep | EagerStep) -> torch.Tensor:
+        step.prefill(prompt)
+        return torch.cat([step.forced_step(each).double() for each in ids])
+
+    pairs, eager = logits(step), logits(EagerStep(loaded, workload))
+    loaded.model.float()
+    expected = logits(EagerStep(loaded, replace(workload, dtype="fp32")))
+    # The interpreter truncates to bfloat16.
+    most = 1.1 if device == "cuda" else 2
+    assert (pairs - expected).norm() < most * (eager - expected).norm()
 
 
 def test_experts_beside_an_mlp_keep_floating_point(device: str) -> None:

@@ -7,14 +7,16 @@ from functools import partial
 import torch
 
 from decodescope.kernels.host.operation import Operation, ResidualOperation
+from decodescope.kernels.host.product import multiplies_fp8
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.host.weights import PAIR_X, Norm, WeightMatrix
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.kernels.ops.linear import Linear
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_integers import RmsNormIntegers
+from decodescope.kernels.ops.rms_norm_pairs import RmsNormPairs
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.variants.parallel.sums import RankSums
 from decodescope.variants.steps.fused.plan import StepPlan
@@ -25,7 +27,7 @@ from decodescope.variants.steps.fused.torch_operators import TorchOperator
 @dataclass(frozen=True, slots=True)
 class Source:
     """The inputs of a product: x, the norm that it has to apply itself, if any, and the scales of
-    E4M3 or int16 x."""
+    quantised x."""
 
     x: torch.Tensor
     norm: Norm | None = None
@@ -95,12 +97,11 @@ class StepBuilder:
             self.add(path_of_both, both)
         else:
             self.add_left()
-            if norm is not None and apart:
+            source = None if experts or norm is None else self._in_two_parts(path, norm, weight)
+            if source is not None:
+                self._read = source
+            elif norm is not None and apart:
                 self.add(path, RmsNorm(x, norm, out))
-            # int16 has fewer digits than float32.
-            elif norm and not experts and weight.takes_integers and x.dtype != torch.float32:
-                self._read = Source(self.rows(buffers.codes, x.shape[1]), scale=buffers.scales)
-                self.add(path, RmsNormIntegers(x, norm, self._read.x, buffers.scales))
             else:
                 self._read = Source(x, norm)
         return self.kept(path, weight)
@@ -129,6 +130,25 @@ class StepBuilder:
         codes = self.rows(self.buffers.codes, source.x.shape[1])
         self.add(path, QuantizeRows(source.x, source.norm, codes, self.buffers.scales))
         return Source(codes, scale=self.buffers.scales)
+
+    def _in_two_parts(self, path: str, norm: Norm, weight: WeightMatrix) -> Source | None:
+        """x after `norm` in two parts of 8 bits, if the product with `weight` takes it so. Without
+        a norm, the launch that gives them would cost as much as they save."""
+        x, scales, spec = self.buffers.x, self.buffers.scales, self.spec
+        codes = self.rows(self.buffers.codes, x.shape[1])
+        if spec.fp8_x or norm.centered or not spec.uses("norm"):
+            return None
+        # int16 has fewer digits than float32.
+        if self._single and weight.takes_integers and x.dtype != torch.float32:
+            self.add(path, RmsNormIntegers(x, norm, codes, scales))
+            return Source(codes, scale=scales)
+        # A pair has fewer digits than float16.
+        pairs = not self._single and weight.takes_pairs and x.dtype == torch.bfloat16
+        if pairs and multiplies_fp8(x.device):
+            codes = codes.view(PAIR_X)
+            self.add(path, RmsNormPairs(x, norm, codes, scales))
+            return Source(codes, scale=scales)
+        return None
 
     def linear(
         self, path: str, source: Source, weight: WeightMatrix, out: torch.Tensor, tile: Tile

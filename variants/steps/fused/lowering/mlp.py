@@ -142,7 +142,7 @@ def _routed(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> to
         builder.linear(f"{path}/router", source, mlp.router, logits, tiles["router"])
     else:
         # Its few rows leave most multiprocessors without work unless programs share them.
-        shared = tiles["router"], builder.plan.workspace
+        shared = tiles["router"], builder.plan.workspace, source.scale
         router = LinearResidual(source.x, mlp.router, logits, *shared, adds=False)
         builder.add(f"{path}/router", router)
     return logits

@@ -17,6 +17,7 @@ _ROW_BYTES = 256
 _BLOCK_BYTES = 16 * 1024
 # Two programs fit on a multiprocessor of compute capability 9.0, one on 8.6 and 8.9.
 _SHARED_BYTES = 97 * 1024
+_NORMED = ("qkv", "gate_up", "shared_gate_up", "head")
 _CHOICES: tuple[Factors, ...] = (
     {"columns": 2},
     {"splits": 2},
@@ -43,12 +44,13 @@ class BatchedTiles(TileKind):
         """A loop over blocks of 16 KiB of weights; products that add to the residual may split it.
 
         64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of
-        three. 128 rows of narrow weights read as few 16-bit activations for each byte of weights,
-        but a multiprocessor without work costs more; E4M3 activations are as few with 64.
+        three. 128 rows of weights that are converted read as few activations for each byte of
+        weights, but a multiprocessor without work costs more; those that 8-bit tensor cores take
+        need more programs.
         """
         shapes, shape = self.shapes, self.shape
         programs = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-        converted = self.element_bytes < shapes.activation_bytes and not shapes.fp8_x
+        converted = self.element_bytes < shapes.activation_bytes and not self._of_8_bits
         rows = 32 if shapes.activation_bytes == 4 else 128 if converted else 64
         least, enough = (32, multiprocessors) if converted else (MIN_DOT, multiprocessors // 2)
         while True:
@@ -87,6 +89,14 @@ class BatchedTiles(TileKind):
         x_bytes = 1 if shapes.fp8_x and element == 1 else shapes.activation_bytes
         tokens = padded_tokens(shapes.batch) * x_bytes
         return int(tile.num_stages * (tile.rows * element + tokens) * tile.columns) + 1024
+
+    @property
+    def _of_8_bits(self) -> bool:
+        """Whether the tensor cores multiply FP8 weights: by E4M3 activations, or by pairs, which a
+        norm gives in a model of bfloat16."""
+        shapes = self.shapes
+        pairs = self.operation in _NORMED and shapes.activation_bytes == 2
+        return shapes.fp8_x or (pairs and self.element_bytes == 1 and not shapes.int8)
 
     def _columns(self, rows: int) -> int:
         """256 bytes of activations; for few tokens and unsplit rows, 16 KiB of narrow weights."""

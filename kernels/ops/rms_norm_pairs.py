@@ -1,0 +1,152 @@
+"""RMSNorm of activations as sums of two E4M3: n = (upper + lower / 16) scale, n = RMSNorm(x).
+
+scale[b] is the power of two from max |n[b]| / 448 on. `upper` is n / scale rounded to nearest, and
+`lower` 16 times what that leaves. Both have four significant bits, so their sum is off by 2^-8 of
+its magnitude at most, as a number rounded to bfloat16 is, or by 2^-14 scale, which is 2^-21 of the
+token's largest value. Products with FP8 weights take both parts as they are, on the FP8 tensor
+cores (`device/pair_product.py`).
+
+A row of codes holds `upper` of all features, then `lower`.
+
+Bytes moved: x and the norm's weight once, two bytes for each feature, 4 for each scale. One program
+holds one token in registers. In the launch of the product each program would have to find the scale
+again from all of x.
+
+Source: E4M3 of OCP 8-bit Floating Point Specification 1.0; a number as the sum of two of fewer
+digits as in Dekker, Numerische Mathematik 18 (1971).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.product import norm_arguments
+from decodescope.kernels.host.weights import FP8_X, LEAST_SCALE, PAIR_X, Norm, largest_value
+from decodescope.kernels.ops.rms_norm import (
+    check_norm_weight,
+    normed,
+    rms_norm_reference,
+    row_warps,
+)
+
+_LARGEST = tl.constexpr(largest_value(FP8_X))
+_LEAST = tl.constexpr(LEAST_SCALE)
+_MOST = tl.constexpr(torch.finfo(torch.float32).max)
+# Adding it rounds a float32 below 2^13 to a multiple of 2^-9, the smallest E4M3, ties to even.
+_TO_SUBNORMAL = tl.constexpr(1.5 * 2.0**14)
+_LEAST_NORMAL = tl.constexpr(2.0**-6)
+
+
+def rms_norm_pairs_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, torch.Tensor]:
+    """n / scale [rows, features] and the scales [rows], in float64."""
+    n = rms_norm_reference(x, norm)
+    most = torch.finfo(torch.float32).max
+    quotient = n.nan_to_num(nan=0.0).abs().amax(-1).clamp(max=most) / largest_value(FP8_X)
+    scale = torch.exp2(torch.where(quotient < LEAST_SCALE, 1.0, quotient).log2().ceil())
+    return n / scale[:, None], scale
+
+
+@triton.jit
+def _nearest_e4m3(n):
+    """The number of E4M3 nearest to float32 n, |n| <= 448, ties to even. Not by a cast and back:
+    of several elements a thread, Triton 3.6 was seen to give those of neighbours on compute
+    capability 9.0."""
+    bits = n.to(tl.uint32, bitcast=True)
+    normal = (bits + 0x7FFFF + ((bits >> 20) & 1)) & 0xFFF00000
+    subnormal = (n + _TO_SUBNORMAL) - _TO_SUBNORMAL
+    nearest = tl.where(tl.abs(n) < _LEAST_NORMAL, subnormal, normal.to(tl.float32, bitcast=True))
+    return tl.where(n != n, n, nearest)
+
+
+@triton.jit
+def _rms_norm_pairs_kernel(
+    x_ptr,
+    g_ptr,
+    out_ptr,
+    scale_ptr,
+    features,
+    eps,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    token = tl.program_id(0)
+    start = token.to(tl.int64) * features
+    column = tl.arange(0, BLOCK)
+    mask = column < features
+    g = tl.load(g_ptr + column, mask=mask, other=0.0).to(tl.float32)
+    wait_for_previous(PDL)
+    x = tl.load(x_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
+    n = normed(x, g, mask, features, eps, False)
+    # NaN is a NaN code and leaves the scale to the others. An infinite value counts as the largest
+    # float32, because a finite scale keeps zeros zero.
+    n = tl.clamp(n, -_MOST, _MOST, propagate_nan=tl.PropagateNan.ALL)
+    quotient = tl.div_rn(tl.max(tl.where(n != n, 0.0, tl.abs(n)), axis=0), _LARGEST)
+    quotient = tl.where(quotient < _LEAST, 1.0, quotient)
+    # The next power of two, and 1 / scale: exponents alone, so that n / scale is exact.
+    bits = (quotient.to(tl.int32, bitcast=True) + 0x7FFFFF) & 0x7F800000
+    n *= (0x7F000000 - bits).to(tl.float32, bitcast=True)
+    E4M3: tl.constexpr = tl.float8e4nv
+    upper = _nearest_e4m3(n)
+    out_ptr = out_ptr.to(tl.pointer_type(E4M3)) + 2 * start
+    tl.store(out_ptr + column, rounded(upper, E4M3), mask=mask)
+    tl.store(out_ptr + features + column, rounded((n - upper) * 16, E4M3), mask=mask)
+    tl.store(scale_ptr + token, bits.to(tl.float32, bitcast=True))
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNormPairs(KernelOperation):
+    """out[b] = n[b] / scale[b] as pairs of E4M3, n = RMSNorm(x) in float32.
+
+    x [rows, features] of a dtype of the kernels, out uint16 likewise, scale float32 [rows], all
+    contiguous. A row of zeros has scale 1. An infinite value becomes the largest pair, with the
+    scale of the largest float32; NaN stays NaN and counts for no scale.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; an output in x's memory; more than
+            `rms_norm.MAX_FEATURES` features.
+    """
+
+    x: torch.Tensor
+    norm: Norm
+    out: torch.Tensor
+    scale: torch.Tensor
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, device = self.x, self.x.device
+        if x.dim() != 2:
+            raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
+        rows, features = int(x.shape[0]), int(x.shape[1])
+        check_norm_weight(self.norm, features, device)
+        check_floats("x", x, (rows, features), device)
+        check_tensor("out", self.out, (rows, features), PAIR_X, device)
+        check_tensor("scale", self.scale, (rows,), torch.float32, device)
+        check_apart("out", self.out, x)
+        check_apart("scale", self.scale, x)
+        g, eps = norm_arguments(self.norm)
+        block = triton.next_power_of_2(features)
+        return launch(
+            _rms_norm_pairs_kernel,
+            (rows,),
+            x,
+            g,
+            self.out,
+            self.scale,
+            features,
+            eps,
+            BLOCK=block,
+            PDL=pdl,
+            num_warps=row_warps(block),
+        )
+
+    def outputs(self, position: int) -> Tensors:
+        return self.out, self.scale
+
+    def reference(self, position: int) -> Tensors:
+        return rms_norm_pairs_reference(self.x, self.norm)
