@@ -13,6 +13,7 @@ from decodescope.variants.steps.fused.tiling.tile_kind import (
 
 _MAX_COLUMNS = 512
 _STAGES = 4
+_SHORT = 128
 _ROW_BYTES = 256
 _BLOCK_BYTES = 16 * 1024
 # Two programs fit on a multiprocessor of compute capability 9.0, one on 8.6 and 8.9.
@@ -66,6 +67,10 @@ class BatchedTiles(TileKind):
         rows = min(rows, self.most_rows)
         tile = Tile(rows, columns, warps, _STAGES, splits)
         while self._spills(tile):
+            tile = replace(tile, columns=tile.columns // 2)
+        # With two stages left, a loop that converts nothing would wait for each block.
+        halves = self._of_8_bits and tile.columns > _SHORT
+        if halves and self.shared_bytes(tile) > _SHARED_BYTES:
             tile = replace(tile, columns=tile.columns // 2)
         while self.shared_bytes(tile) > _SHARED_BYTES:
             tile = replace(tile, num_stages=tile.num_stages - 1)

@@ -69,6 +69,8 @@ def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int)
 def test_a_batch_reads_few_activations_for_each_byte_of_converted_weights() -> None:
     shapes = preset_shapes("llama-3.1-8b", 16, element_bytes=1)
     assert default_tiles(shapes, 132)["gate_up"] == Tile(64, 256, 4, 4)
+    # More tokens would leave 256 columns two stages.
+    assert default_tiles(replace(shapes, batch=32), 132)["gate_up"] == Tile(64, 128, 4, 4)
     tiles = default_tiles(replace(shapes, int8=True), 132)
     assert tiles["gate_up"] == tiles["head"] == Tile(128, 128, 8, 4)
     assert tiles["down"] == Tile(128, 128, 8, 4, splits=8)
