@@ -28,8 +28,10 @@ QK_NORMS = {"q_norm": "q", "k_norm": "k"}
 _WIDTHS = {"gate_proj": 1, "up_proj": 1, "gate_up_proj": 2}
 _WHOLE = ("gate", "shared_expert_gate", "per_layer_input_gate", "per_layer_projection")
 _WIDTH_FIELDS = (
-    "intermediate_size", "shared_expert_intermediate_size", "moe_intermediate_size",
-)  # fmt: skip
+    "intermediate_size",
+    "shared_expert_intermediate_size",
+    "moe_intermediate_size",
+)
 
 
 def split_model(name: str, model: Any, ranks: Ranks, ep: bool = False) -> Split:
