@@ -44,14 +44,50 @@ from tests.helpers.scripted import (
 
 # Not q, ctrl+c and ctrl+q, which leave.
 KEYS = (
-    *"1234567890", *"abcdefghijklmnoprstuvwxyz", *"ABCDEFGHIJKLMNOPRSTUVWXYZ",
-    *"""+-/?:;,.<>(){}[]*_=!@#$%&|~'\\\"""", "space", "enter", "enter", "escape", "escape", "tab",
-    "tab", "shift+tab", "backspace", "delete", "up", "down", "left", "right", "home", "end",
-    "pageup", "pagedown", "shift+left", "shift+right", "ctrl+p", "ctrl+s", "ctrl+u", "ctrl+w",
-    "ctrl+a", "f1", "\u00e9",
-)  # fmt: skip
-SIZES = ((1, 1), (2, 2), (7, 3), (20, 5), (60, 4), (60, 16), (80, 24), (120, 40), (200, 50),
-         (300, 100))  # fmt: skip
+    *"1234567890",
+    *"abcdefghijklmnoprstuvwxyz",
+    *"ABCDEFGHIJKLMNOPRSTUVWXYZ",
+    *"""+-/?:;,.<>(){}[]*_=!@#$%&|~'\\\"""",
+    "space",
+    "enter",
+    "enter",
+    "escape",
+    "escape",
+    "tab",
+    "tab",
+    "shift+tab",
+    "backspace",
+    "delete",
+    "up",
+    "down",
+    "left",
+    "right",
+    "home",
+    "end",
+    "pageup",
+    "pagedown",
+    "shift+left",
+    "shift+right",
+    "ctrl+p",
+    "ctrl+s",
+    "ctrl+u",
+    "ctrl+w",
+    "ctrl+a",
+    "f1",
+    "\u00e9",
+)
+SIZES = (
+    (1, 1),
+    (2, 2),
+    (7, 3),
+    (20, 5),
+    (60, 4),
+    (60, 16),
+    (80, 24),
+    (120, 40),
+    (200, 50),
+    (300, 100),
+)
 
 
 def write_recording(folder: Path) -> Path:
@@ -177,17 +213,22 @@ class Mash:
         rng, number = self.rng, self.rng.randrange(1000)
         variant = rng.choice(("eager", "compiled", "fused+graph", "unheard of"))
         trace = self.folder / f"window-{number}.json"
-        return rng.choice((
-            lambda: stats(number, variant, rng.uniform(0.001, 1e6)),
-            lambda: State(rng.choice(("running", "paused", "building", "failed")), variant),
-            lambda: Log(rng.choice(("info", "warning", "error")), "\u8a9e\x1b[2J " * number),
-            lambda: ready(write_trace(trace, variant), variant, rng.random() < 0.2),
-            lambda: ready(self.folder / "gone.json", variant),
-            lambda: Failure("no memory " * rng.randrange(50), 1, rng.random() < 0.2),
-            lambda: Meters(power_w=rng.uniform(0, 900), throttle=("heat",)),
-            lambda: Progress("compiling", "x" * number),
-            hello, Heartbeat, lambda: DIED, lambda: Bye("ended"),
-        ))()  # fmt: skip
+        return rng.choice(
+            (
+                lambda: stats(number, variant, rng.uniform(0.001, 1e6)),
+                lambda: State(rng.choice(("running", "paused", "building", "failed")), variant),
+                lambda: Log(rng.choice(("info", "warning", "error")), "\u8a9e\x1b[2J " * number),
+                lambda: ready(write_trace(trace, variant), variant, rng.random() < 0.2),
+                lambda: ready(self.folder / "gone.json", variant),
+                lambda: Failure("no memory " * rng.randrange(50), 1, rng.random() < 0.2),
+                lambda: Meters(power_w=rng.uniform(0, 900), throttle=("heat",)),
+                lambda: Progress("compiling", "x" * number),
+                hello,
+                Heartbeat,
+                lambda: DIED,
+                lambda: Bye("ended"),
+            )
+        )()
 
 
 def main() -> int:

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 IMPORTED_AS = {
-    "backports-zstd": "backports", "jinja2": "jinja2", "markdown-it-py": "markdown_it",
-    "nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client", "rich-click": "rich_click",
+    "backports-zstd": "backports",
+    "jinja2": "jinja2",
+    "markdown-it-py": "markdown_it",
+    "nvidia-ml-py": "pynvml",
+    "prometheus-client": "prometheus_client",
+    "rich-click": "rich_click",
     "textual-serve": "textual_serve",
-}  # fmt: skip
+}
 # The first version without the fault: a sandbox that templates leave, memory without bound, code
 # that a checkpoint runs although only weights are asked for.
 REPAIRED = {"jinja2": (3, 1, 6), "aiohttp": (3, 13, 3), "torch": (2, 6)}
@@ -34,9 +38,10 @@ def test_each_package_is_imported(repository: Path, least: dict[str, tuple[int, 
     text = "\n".join(path.read_text() for path in files)
     names = {name: IMPORTED_AS.get(name, name) for name in least}
     unused = [
-        name for name, module in names.items()
+        name
+        for name, module in names.items()
         if not re.search(rf'^\s*(import|from) {module}\b|import_module\("{module}"', text, re.M)
-    ]  # fmt: skip
+    ]
     assert unused == []
 
 

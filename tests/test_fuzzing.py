@@ -41,8 +41,11 @@ def another_process(repository: Path) -> Process:
     """One that ran the faulty cases, and then those of the script."""
     return subprocess.run(
         [sys.executable, "-m", "tests.fuzzing.faulty", *FAULTS],
-        cwd=repository, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.slow

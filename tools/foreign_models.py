@@ -10,11 +10,22 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoConfig, AutoModelForCausalLM, StaticCache
 
 _STEPS, _WARM, _PROMPT = 4, 3, 64
-_SMALL: dict[str, Any] = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 6,
-          "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
-          "vocab_size": 32_000, "tie_word_embeddings": False}  # fmt: skip
-_EXPERTS: dict[str, Any] = {"num_experts": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
-            "moe_intermediate_size": 512}  # fmt: skip
+_SMALL: dict[str, Any] = {
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "vocab_size": 32_000,
+    "tie_word_embeddings": False,
+}
+_EXPERTS: dict[str, Any] = {
+    "num_experts": 8,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 512,
+}
 
 
 def small_decoder(family: str, attention: str = "sdpa", **changes: Any) -> tuple[Any, Any]:
@@ -53,8 +64,13 @@ def _vision() -> Callable[[], object]:
     nn = torch.nn
 
     def block(size: int) -> torch.nn.Module:
-        return nn.Sequential(nn.Conv2d(size, size, 3, padding=1), nn.BatchNorm2d(size), nn.ReLU(),
-                             nn.Conv2d(size, size, 3, padding=1), nn.BatchNorm2d(size))  # fmt: skip
+        return nn.Sequential(
+            nn.Conv2d(size, size, 3, padding=1),
+            nn.BatchNorm2d(size),
+            nn.ReLU(),
+            nn.Conv2d(size, size, 3, padding=1),
+            nn.BatchNorm2d(size),
+        )
 
     with torch.device("cuda"):
         blocks = nn.ModuleList(block(64) for _ in range(8))
@@ -123,8 +139,9 @@ CASES: dict[str, Callable[[], Callable[[], object]]] = {
     "qwen3 compiled": partial(_decoder, "qwen3", compiled=True),
     "gemma2 eager": partial(_decoder, "gemma2", sliding_window=32),
     "gemma3 eager": partial(_decoder, "gemma3_text", sliding_window=32, num_hidden_layers=12),
-    "gemma3 compiled": partial(_decoder, "gemma3_text", compiled=True, sliding_window=32,
-                               num_hidden_layers=12),
+    "gemma3 compiled": partial(
+        _decoder, "gemma3_text", compiled=True, sliding_window=32, num_hidden_layers=12
+    ),
     "phi3 eager": partial(_decoder, "phi3", pad_token_id=0),
     "olmo2 eager": partial(_decoder, "olmo2"),
     "gpt2 eager": partial(_decoder, "gpt2", n_embd=1024, n_layer=6, n_head=16),
@@ -133,13 +150,22 @@ CASES: dict[str, Callable[[], Callable[[], object]]] = {
     "qwen3-moe eager": partial(_decoder, "qwen3_moe", 4, **_EXPERTS),
     "gpt-oss eager": partial(_decoder, "gpt_oss", 4, attention="eager", **_EXPERTS),
     "deepseek-v3 eager": partial(
-        _decoder, "deepseek_v3", 4, num_key_value_heads=16, n_routed_experts=8, n_group=1,
-        topk_group=1, q_lora_rank=256, kv_lora_rank=128, first_k_dense_replace=2,
-        **_EXPERTS),
+        _decoder,
+        "deepseek_v3",
+        4,
+        num_key_value_heads=16,
+        n_routed_experts=8,
+        n_group=1,
+        topk_group=1,
+        q_lora_rank=256,
+        kv_lora_rank=128,
+        first_k_dense_replace=2,
+        **_EXPERTS,
+    ),
     "vision": _vision,
     "diffusion": _diffusion,
     "random ops": _random,
-}  # fmt: skip
+}
 
 
 def record(case: str, path: Path) -> None:
@@ -150,8 +176,10 @@ def record(case: str, path: Path) -> None:
         for _ in range(_WARM):
             step()
         torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-                     with_stack="compiled" not in case) as profiler:  # fmt: skip
+        with profile(
+            activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+            with_stack="compiled" not in case,
+        ) as profiler:
             for _ in range(_STEPS):
                 with record_function("step"):
                     step()

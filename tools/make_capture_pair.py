@@ -20,8 +20,15 @@ from transformers import StaticCache
 
 from tools.foreign_models import small_decoder
 
-_CATEGORIES = ("cpu_op", "cuda_driver", "cuda_runtime", "gpu_memcpy", "gpu_memset", "kernel",
-               "user_annotation")  # fmt: skip
+_CATEGORIES = (
+    "cpu_op",
+    "cuda_driver",
+    "cuda_runtime",
+    "gpu_memcpy",
+    "gpu_memset",
+    "kernel",
+    "user_annotation",
+)
 _KEYS = ("schemaVersion", "deviceProperties", "baseTimeNanoseconds", "displayTimeUnit")
 _STEPS, _PROMPT = 4, 128
 

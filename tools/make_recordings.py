@@ -29,8 +29,11 @@ def main() -> None:
     gpu = str(environment()["gpu"] or "cpu").replace("NVIDIA ", "").replace(" ", "-").lower()
     gpu += f"x{arguments.tp}" if arguments.tp > 1 else ""
     model = arguments.model.partition("@")[0]
-    runnable = [v.name for v in available_variants(choose_device(None))
-                if v.unavailable is None and not v.interpreted]  # fmt: skip
+    runnable = [
+        v.name
+        for v in available_variants(choose_device(None))
+        if v.unavailable is None and not v.interpreted
+    ]
     arguments.output.mkdir(parents=True, exist_ok=True)
     for variant in arguments.variants.split(",") if arguments.variants else runnable:
         path = arguments.output / f"{gpu}-{model}-{variant}.dsrec"

@@ -49,8 +49,10 @@ def commands(source: Path, folder: Path) -> dict[str, list[str]]:
         "diff.json": ["diff", "--json", file, file],
         "diff.txt": ["diff", file, file],
         "diff-out": ["diff", "--out", str(folder / "diff-out"), file, file],
-        **rows, **tables, **pages,
-    }  # fmt: skip
+        **rows,
+        **tables,
+        **pages,
+    }
 
 
 def record(folder: Path, sources: list[Path]) -> None:
@@ -86,8 +88,9 @@ def _run(main: object, arguments: list[str], output: Path, columns: str) -> None
 
 def compare(old: Path, new: Path, terms: dict[str, str]) -> int:
     """Print the differences of two folders; the number of files that differ in a number."""
-    names = {path.relative_to(side) for side in (old, new) for path in side.rglob("*")
-             if path.is_file()}  # fmt: skip
+    names = {
+        path.relative_to(side) for side in (old, new) for path in side.rglob("*") if path.is_file()
+    }
     replaced: Counter[str] = Counter()
     added: Counter[str] = Counter()
     differing = 0
@@ -98,8 +101,10 @@ def compare(old: Path, new: Path, terms: dict[str, str]) -> int:
         gone, come = _differences(old / name, new / name, terms)
         replaced.update(word for word in gone if not _NUMBER.fullmatch(word))
         added.update(word for word in come if not _NUMBER.fullmatch(word))
-        numbers = [" ".join(word for word in side.elements() if _NUMBER.fullmatch(word))
-                   for side in (gone, come)]  # fmt: skip
+        numbers = [
+            " ".join(word for word in side.elements() if _NUMBER.fullmatch(word))
+            for side in (gone, come)
+        ]
         if any(numbers):
             differing += 1
             sys.stdout.write(f"{name}\n  - {numbers[0][:300]}\n  + {numbers[1][:300]}\n")

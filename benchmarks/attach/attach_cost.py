@@ -157,11 +157,15 @@ def measure_variant(
         "after_over_before": after / before,
         "windows_with_steps": len(ratios),
         "step_over_clock": {
-            "median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)
-        } if ratios else None,
+            "median": statistics.median(ratios),
+            "min": min(ratios),
+            "max": max(ratios),
+        }
+        if ratios
+        else None,
         "windows": found,
         "failed_windows": failed,
-    }  # fmt: skip
+    }
 
 
 @click.command("attach-cost")

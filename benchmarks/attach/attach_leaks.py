@@ -161,9 +161,12 @@ def process_repeats(attaches: int, windows: int, every: int) -> dict[str, Any]:
         with started("benchmarks.attach.step_loop", **variables) as (pid, _):
             own = frozenset(map(str, sockets.iterdir()))
             target = Watched(
-                pid, lambda: KinetoDoor(job_processes([pid])), leave_early,
-                (sockets, traces, out), own,
-            )  # fmt: skip
+                pid,
+                lambda: KinetoDoor(job_processes([pid])),
+                leave_early,
+                (sockets, traces, out),
+                own,
+            )
             return Repeats(target, every).run(attaches, windows, out)
 
 
@@ -174,9 +177,12 @@ def server_repeats(attaches: int, windows: int, every: int) -> dict[str, Any]:
         started("tests.helpers.servers.recorded", str(traces)) as (pid, url),
     ):
         target = Watched(
-            pid, lambda: open_servers([url], [traces], None, lambda line: None), read_metrics,
-            (traces,), frozenset(),
-        )  # fmt: skip
+            pid,
+            lambda: open_servers([url], [traces], None, lambda line: None),
+            read_metrics,
+            (traces,),
+            frozenset(),
+        )
         return Repeats(target, every).run(attaches, windows, traces)
 
 

@@ -53,10 +53,15 @@ PAST_THE_END = 10_000
 PROCESS_BYTES = 2 << 30
 
 _SMALL: dict[str, Any] = {
-    "vocab_size": 1009, "hidden_size": 330, "intermediate_size": 523, "num_hidden_layers": 1,
-    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 80,
+    "vocab_size": 1009,
+    "hidden_size": 330,
+    "intermediate_size": 523,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 80,
     "max_position_embeddings": 1024,
-}  # fmt: skip
+}
 _BIASED = _SMALL | {
     "model_type": "llama",
     "hidden_size": 333,

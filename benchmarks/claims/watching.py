@@ -25,6 +25,8 @@ class ClockWatch:
         power = [one.power_w for one in read if one.power_w is not None]
         reasons = dict.fromkeys(reason for one in read for reason in one.throttle)
         return Clocks(
-            min(clocks, default=None), max(clocks, default=None), max(power, default=None),
+            min(clocks, default=None),
+            max(clocks, default=None),
+            max(power, default=None),
             tuple(reasons),
-        )  # fmt: skip
+        )

@@ -46,10 +46,23 @@ _OPTIONS = {
     "--cache-control": "none",
 }
 _UNITS = {
-    "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9,
-    "second": 1e9, "byte": 1.0, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "sector": 1.0,
-    "cycle": 1.0, "pass": 1.0, "": 1.0,
-}  # fmt: skip
+    "ns": 1.0,
+    "nsecond": 1.0,
+    "us": 1e3,
+    "usecond": 1e3,
+    "ms": 1e6,
+    "msecond": 1e6,
+    "s": 1e9,
+    "second": 1e9,
+    "byte": 1.0,
+    "kbyte": 1e3,
+    "mbyte": 1e6,
+    "gbyte": 1e9,
+    "sector": 1.0,
+    "cycle": 1.0,
+    "pass": 1.0,
+    "": 1.0,
+}
 _ERROR = re.compile(r"^==ERROR== (.+?)\s*$", re.MULTILINE)
 _PERMISSION = "ERR_NVGPUCTRPERM"
 

@@ -250,15 +250,17 @@ def counted_spans(record: Record) -> CountedSpans:
     return CountedSpans(
         span([one["dram_read_bytes"] / one["claimed_bytes"] for one in variants]),
         span([(one["ncu_ns"] - one["ncu_less_offset_ns"]) / one["kernels"] for one in variants]),
-        span([
-            sum(why["share"] for why in one["reasons"] if why["reason"] == SLOWER)
-            for one in variants
-        ]),
+        span(
+            [
+                sum(why["share"] for why in one["reasons"] if why["reason"] == SLOWER)
+                for one in variants
+            ]
+        ),
         len(rows),
         len(slower),
         max((row["ncu_busy_ns"] / row["trace_ns"] - 1 for row in slower), default=0.0),
         max((_between_traces(rows, row["kernel"]) for row in slower), default=0.0),
-    )  # fmt: skip
+    )
 
 
 def _counted_rows(record: Record, variant: Record) -> list[Record]:

@@ -26,9 +26,17 @@ from decodescope.cli.options import number_option
 from decodescope.cli.output import print_table
 
 RUN_FIELDS = (
-    "variant", "round", "tokens_per_s", "step_ns", "launch_calls_per_step", "gpu_ops_per_step",
-    "gpu_idle_fraction", "bytes_per_step", "bandwidth", "answer",
-)  # fmt: skip
+    "variant",
+    "round",
+    "tokens_per_s",
+    "step_ns",
+    "launch_calls_per_step",
+    "gpu_ops_per_step",
+    "gpu_idle_fraction",
+    "bytes_per_step",
+    "bandwidth",
+    "answer",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,9 +108,11 @@ def test_two_ranks_have_one_window_on_one_clock(socket_folder: str, tmp_path: Pa
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     job = {
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
         "KINETO_IPC_SOCKET_DIR": socket_folder,
-    }  # fmt: skip
+    }
     with ExitStack() as stack:
         ranks = [stack.enter_context(decoding(RANK=str(rank), **job)) for rank in range(2)]
         for process in ranks:

@@ -47,9 +47,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
             "o", "linear_residual", "2 x 2", 1, 64, None, 1, 1, True, None, 0.1, seen.error
         )
         return KernelBenchmark(
-            1, model, workload.dtype, workload.batch, workload.context, 1, 1, None, None, {},
-            (figures,), {},
-        )  # fmt: skip
+            1,
+            model,
+            workload.dtype,
+            workload.batch,
+            workload.context,
+            1,
+            1,
+            None,
+            None,
+            {},
+            (figures,),
+            {},
+        )
 
     def blocks(*arguments: Any) -> BlockBenchmark:
         seen.blocks.append(arguments[:-1])

@@ -44,8 +44,11 @@ def test_it_is_never_wider_than_the_window(open_page: Open, width: int) -> None:
     tab = open_page(sample_page())
     tab.call(
         "Emulation.setDeviceMetricsOverride",
-        width=width, height=900, deviceScaleFactor=1, mobile=False,
-    )  # fmt: skip
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     assert tab.evaluate("innerWidth") == width
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -99,9 +102,13 @@ def test_sorting_works_with_the_keyboard(open_page: Open) -> None:
     tab.evaluate(f"{head}.querySelector('button').focus()")
     for kind in ("keyDown", "keyUp"):
         tab.call(
-            "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r",
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
+            text="\r",
             windowsVirtualKeyCode=13,
-        )  # fmt: skip
+        )
     assert tab.evaluate(f"{head}.getAttribute('aria-sort')") == "descending"
 
 
@@ -178,8 +185,11 @@ def test_it_prints_on_a4(open_page: Open) -> None:
     width = "Math.max(...[...document.querySelectorAll('table')].map(t => t.scrollWidth))"
     tab.call(
         "Emulation.setDeviceMetricsOverride",
-        width=1039, height=720, deviceScaleFactor=1, mobile=False,
-    )  # fmt: skip
+        width=1039,
+        height=720,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     assert tab.evaluate(width) <= 1039
     printed = tab.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
     pdf = base64.b64decode(printed["data"])

@@ -96,8 +96,9 @@ def test_one_rank_stands_for_all_and_they_are_merged(
     report = msgspec.json.decode(done.out, type=RanksReport)
     paths = [rank.report.source.path for rank in report.ranks]
     assert [path.split("-attach-")[1].split("-")[0] for path in paths] == [
-        str(first.pid), str(second.pid)
-    ]  # fmt: skip
+        str(first.pid),
+        str(second.pid),
+    ]
     assert report.merged is not None
     for seen in (report.merged, *(rank.report for rank in report.ranks)):
         assert seen.observer is not None

@@ -62,9 +62,12 @@ def attached(url: str, folder: Path) -> tuple[Report, AnswerTime]:
         out.open("wb") as printed,
         Popen(
             [sys.executable, "-m", "decodescope", *arguments],
-            stdout=printed, stderr=PIPE, text=True, cwd=folder,
+            stdout=printed,
+            stderr=PIPE,
+            text=True,
+            cwd=folder,
         ) as process,
-    ):  # fmt: skip
+    ):
         answer, said = AnswerTime(process.pid), list[str]()
         assert process.stderr is not None
         for line in process.stderr:

@@ -19,8 +19,12 @@ from decodescope.cli.browser_app import BrowserApp
 
 
 @settings(max_examples=25)
-@given(st.recursive(st.none() | st.integers() | st.text() | st.booleans() | st.floats(),
-                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.booleans() | st.floats(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
 def test_only_a_message_of_the_page_is_passed_on(value: object) -> None:
     is_one, passed = passed_on(value)
     kinds = ("stdin", "ping", "resize", "blur", "focus")

@@ -76,8 +76,9 @@ def test_closed_stdin_and_stderr_cost_no_data(tmp_path: Path) -> None:
 def test_a_file_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     done = shell(f"ulimit -f 1; decodescope export {EAGER} --to html -o page.html", tmp_path)
     assert (done.code, done.only_line) == (
-        2, "decodescope: page.html: cannot be written (File too large)",
-    )  # fmt: skip
+        2,
+        "decodescope: page.html: cannot be written (File too large)",
+    )
     assert list(tmp_path.iterdir()) == []
 
 

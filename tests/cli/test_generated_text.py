@@ -66,8 +66,11 @@ def test_tokens_of_a_tokenizer_are_text(decodescope: Command, checkpoint: str) -
 
 @pytest.mark.parametrize("page", ["step", "log", "files"])
 def test_a_recording_shows_it_as_text(decodescope: Command, recording: Path, page: str) -> None:
-    texts = [frame.message.text for frame in read_recording(recording).frames()
-             if isinstance(frame.message, Stats)]  # fmt: skip
+    texts = [
+        frame.message.text
+        for frame in read_recording(recording).frames()
+        if isinstance(frame.message, Stats)
+    ]
     assert texts == [f"{HOSTILE}\n{HOSTILE}\x1b"]
     done = decodescope("open", str(recording), "--once", "--page", page, "--size", "200x60")
     assert (done.code, done.err, unsafe(done.out)) == (0, "", "")

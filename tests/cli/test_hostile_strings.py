@@ -156,15 +156,22 @@ def test_findings_quote_what_a_file_says(decodescope: Command, tmp_path: Path) -
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("analyze", f"no{FILE}"), ("analyze", FILE), ("open", f"no{FILE}"), (f"run{FILE}",),
-        ("analyze", "--by", HOSTILE, "x"), ("config", HOSTILE),
+        ("analyze", f"no{FILE}"),
+        ("analyze", FILE),
+        ("open", f"no{FILE}"),
+        (f"run{FILE}",),
+        ("analyze", "--by", HOSTILE, "x"),
+        ("config", HOSTILE),
         ("analyze", f"--show={HOSTILE}", "x"),
-        ("run", "--variant", HOSTILE, "--device", "cpu"), ("run", "--model", HOSTILE),
-        ("run", "--prompt-ids", HOSTILE), ("compare", "--variants", f"eager,{HOSTILE}"),
-        ("diff", FILE, FILE), ("export", FILE, "--to", "csv", "-o", f"no/{FILE}"),
+        ("run", "--variant", HOSTILE, "--device", "cpu"),
+        ("run", "--model", HOSTILE),
+        ("run", "--prompt-ids", HOSTILE),
+        ("compare", "--variants", f"eager,{HOSTILE}"),
+        ("diff", FILE, FILE),
+        ("export", FILE, "--to", "csv", "-o", f"no/{FILE}"),
         ("compare", "--variants", "eager,eager", "--text", f"no{FILE}"),
     ],
-)  # fmt: skip
+)
 def test_an_error_is_one_line_that_names_what_it_is_about(
     decodescope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str]
 ) -> None:
@@ -255,21 +262,30 @@ def test_any_names_make_a_table(names: list[str], show: tuple[str]) -> None:
 CHECKS = (Check(HOSTILE, "fail", HOSTILE, HOSTILE),)
 VARIANTS = (VariantInfo(HOSTILE, HOSTILE, HOSTILE),)
 RUN = run_of(
-    HOSTILE, 0, 9.5, model=HOSTILE, device_name=HOSTILE, dtype=HOSTILE,
-    output_text=f"one\n\t{HOSTILE}\nthree", answer=Answer(because=(HOSTILE,), next=(HOSTILE,)),
-    health=Health("degraded", 0, (Finding("code", HOSTILE),)), environment={HOSTILE: HOSTILE},
-)  # fmt: skip
+    HOSTILE,
+    0,
+    9.5,
+    model=HOSTILE,
+    device_name=HOSTILE,
+    dtype=HOSTILE,
+    output_text=f"one\n\t{HOSTILE}\nthree",
+    answer=Answer(because=(HOSTILE,), next=(HOSTILE,)),
+    health=Health("degraded", 0, (Finding("code", HOSTILE),)),
+    environment={HOSTILE: HOSTILE},
+)
 COMPARISON = sample_comparison(sample_analysis(names=(HOSTILE,)).report, HOSTILE)
 
 
 @pytest.mark.parametrize(
     ("result", "table", "times"),
     [
-        (CHECKS, checks_table, 3), (VARIANTS, partial(variants_table, device="cpu"), 3),
-        (RUN, run_table, 5), (COMPARISON, comparison_table, 5),
+        (CHECKS, checks_table, 3),
+        (VARIANTS, partial(variants_table, device="cpu"), 3),
+        (RUN, run_table, 5),
+        (COMPARISON, comparison_table, 5),
     ],
     ids=["doctor", "variants", "run", "compare"],
-)  # fmt: skip
+)
 def test_every_other_table(
     capsys: pytest.CaptureFixture[str],
     result: object,

@@ -84,9 +84,18 @@ def test_a_comparison_never_replaces_the_text_that_it_scores(
     held = tmp_path / "comparison.json"
     held.write_text("{}")
     done = decodescope(
-        "compare", "--model", "tiny", "--device", "cpu", "--variants", "eager,compiled",
-        "--text", str(held), "--out", str(tmp_path),
-    )  # fmt: skip
+        "compare",
+        "--model",
+        "tiny",
+        "--device",
+        "cpu",
+        "--variants",
+        "eager,compiled",
+        "--text",
+        str(held),
+        "--out",
+        str(tmp_path),
+    )
     assert done.code == 2
     assert f"is the input {held}" in done.only_line
     assert unchanged(tmp_path) == {held: b"{}"}

@@ -9,9 +9,16 @@ from decodescope.cli.options import worker_config
 from tests.cli.conftest import Command
 
 OPTIONS = {
-    "model": "tiny", "batch": 1, "context": None, "device": "cpu", "trust_remote_code": False,
-    "temperature": None, "top_k": None, "top_p": None, "seed": None,
-}  # fmt: skip
+    "model": "tiny",
+    "batch": 1,
+    "context": None,
+    "device": "cpu",
+    "trust_remote_code": False,
+    "temperature": None,
+    "top_k": None,
+    "top_p": None,
+    "seed": None,
+}
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,39 @@ import pytest
 from tests.helpers.command import Command
 
 RUN_KEYS = {
-    "schema_version", "model", "weights", "variant", "device", "dtype", "batch", "context",
-    "tokens", "prompt_token_ids", "output_token_ids", "tokens_per_s", "step_ns",
-    "launch_calls_per_step", "gpu_ops_per_step", "gpu_idle_fraction", "bytes_per_step",
-    "bandwidth", "answer", "environment", "sampling",
-}  # fmt: skip
-ANALYZE_KEYS = {
-    "schema_version", "source", "health", "devices", "launches", "steps", "kernels", "ranges",
+    "schema_version",
+    "model",
+    "weights",
+    "variant",
+    "device",
+    "dtype",
+    "batch",
+    "context",
+    "tokens",
+    "prompt_token_ids",
+    "output_token_ids",
+    "tokens_per_s",
+    "step_ns",
+    "launch_calls_per_step",
+    "gpu_ops_per_step",
+    "gpu_idle_fraction",
+    "bytes_per_step",
+    "bandwidth",
     "answer",
-}  # fmt: skip
+    "environment",
+    "sampling",
+}
+ANALYZE_KEYS = {
+    "schema_version",
+    "source",
+    "health",
+    "devices",
+    "launches",
+    "steps",
+    "kernels",
+    "ranges",
+    "answer",
+}
 SMALL_RUN = ("run", "--model", "tiny", "--device", "cpu", "--context", "8", "--tokens", "20")
 
 
@@ -106,9 +130,19 @@ def test_a_sampled_run_reports_its_settings(run: Run, decodescope: Command) -> N
 
 def test_the_given_prompt_is_decoded(decodescope: Command) -> None:
     done = decodescope(
-        "run", "--model", "tiny", "--device", "cpu", "--prompt-ids", "5,6,7", "--batch", "2",
-        "--tokens", "4", "--json",
-    )  # fmt: skip
+        "run",
+        "--model",
+        "tiny",
+        "--device",
+        "cpu",
+        "--prompt-ids",
+        "5,6,7",
+        "--batch",
+        "2",
+        "--tokens",
+        "4",
+        "--json",
+    )
     report = json.loads(done.out)
     assert report["prompt_token_ids"] == [[5, 6, 7], [5, 6, 7]]
     assert report["context"] == 3

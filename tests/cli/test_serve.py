@@ -296,8 +296,17 @@ async def test_pages_of_others_cannot_connect(asked: Served) -> None:
 
 
 async def test_only_who_has_the_address_gets_a_page(asked: Served) -> None:
-    paths = ("/", "/ws", "/page.css", "/static/js/textual.js", "/download/1", "/static/",
-             "/?token=", "/?token=guess", "/ws?" + asked.address.split("?")[1])  # fmt: skip
+    paths = (
+        "/",
+        "/ws",
+        "/page.css",
+        "/static/js/textual.js",
+        "/download/1",
+        "/static/",
+        "/?token=",
+        "/?token=guess",
+        "/ws?" + asked.address.split("?")[1],
+    )
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as stranger:
         for path in paths:
             status, text, _ = await fetched(stranger, asked.root + path)
@@ -321,7 +330,9 @@ async def test_every_answer_says_what_a_page_may_do(asked: Served) -> None:
             assert "default-src 'none'" in policy
             hosts = re.findall(r"\w+://[^ ;]+", policy)
             assert {host.partition("://")[2] for host in hosts} == {
-                f"127.0.0.1:{asked.port}", f"localhost:{asked.port}"}  # fmt: skip
+                f"127.0.0.1:{asked.port}",
+                f"localhost:{asked.port}",
+            }
             assert headers["X-Frame-Options"] == "DENY"
             assert headers["X-Content-Type-Options"] == "nosniff"
             assert headers["Referrer-Policy"] == "no-referrer"

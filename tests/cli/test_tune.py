@@ -17,18 +17,33 @@ from tests.helpers.command import Command
 
 SLOW, FAST, HUGE = Tile(1, 64), Tile(2, 128, 8, splits=4), Tile(4, 4096)
 TUNED = TuningReport(
-    1, "m", "bf16", 1, 128, 128, 192, 60, {"o": "table"},
+    1,
+    "m",
+    "bf16",
+    1,
+    128,
+    128,
+    192,
+    60,
+    {"o": "table"},
     {"qkv": SLOW, "o": FAST, "head": SLOW},
-    ((
-        TunedOperation(
-            "o", SLOW, FAST,
-            (Trial(FAST, 7e5), Trial(SLOW, 8e5), Trial(HUGE, None, "shared memory\nmore")),
-            (8e5, 8.1e5), (7e5, 7.1e5),
+    (
+        (
+            TunedOperation(
+                "o",
+                SLOW,
+                FAST,
+                (Trial(FAST, 7e5), Trial(SLOW, 8e5), Trial(HUGE, None, "shared memory\nmore")),
+                (8e5, 8.1e5),
+                (7e5, 7.1e5),
+            ),
         ),
-    ),),
-    RoundSpread.of([8e5, 8.2e5, 7.9e5]), RoundSpread.of([7e5, 7.1e5, 6.9e5]),
-    RoundSpread.of([1.14, 1.15, 1.16]), {},
-)  # fmt: skip
+    ),
+    RoundSpread.of([8e5, 8.2e5, 7.9e5]),
+    RoundSpread.of([7e5, 7.1e5, 6.9e5]),
+    RoundSpread.of([1.14, 1.15, 1.16]),
+    {},
+)
 
 
 @pytest.fixture

@@ -34,13 +34,23 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
         [
-            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            "--no-deps", "--no-index", "--no-build-isolation", "--no-compile",
-            "--target", str(folder), str(repository / PACKAGE),
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-index",
+            "--no-build-isolation",
+            "--no-compile",
+            "--target",
+            str(folder),
+            str(repository / PACKAGE),
         ],
         check=True,
         capture_output=True,
-    )  # fmt: skip
+    )
     return folder
 
 

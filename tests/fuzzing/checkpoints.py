@@ -15,9 +15,24 @@ _GGUF = "model.gguf"
 # Those with any number of columns.
 _LAYOUTS = ("GPTQ v2, channels", "AWQ", "compressed-tensors, channels with zero points")
 _WORDS = (
-    "llama", "mamba", "bert", "float16", "F8_E4M3", "F8_E5M2", "I8", "U8", "F16", "F8_E8M0",
-    "fp8", "gptq", "modelopt", "group", "tensor", "int", "float",
-)  # fmt: skip
+    "llama",
+    "mamba",
+    "bert",
+    "float16",
+    "F8_E4M3",
+    "F8_E5M2",
+    "I8",
+    "U8",
+    "F16",
+    "F8_E8M0",
+    "fp8",
+    "gptq",
+    "modelopt",
+    "group",
+    "tensor",
+    "int",
+    "float",
+)
 
 
 @cache
@@ -29,9 +44,16 @@ def whole_checkpoint() -> dict[str, bytes]:
     from transformers.utils import logging
 
     config = AutoConfig.for_model(
-        "llama", vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=8, intermediate_size=24, max_position_embeddings=32,
-    )  # fmt: skip
+        "llama",
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        intermediate_size=24,
+        max_position_embeddings=32,
+    )
     torch.manual_seed(0)
     logging.disable_progress_bar()
     words = {f"w{number}": number for number in range(38)} | {"<unk>": 38, "</s>": 39}

@@ -11,23 +11,60 @@ from tests.fuzzing.case import ODD_NUMBERS, ODD_TEXTS
 Document = dict[str, Any]
 
 ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, *ODD_NUMBERS, *ODD_TEXTS, [], [1], {}, {"a": 1}, [[1, 2], [2, 3]],
-)  # fmt: skip
+    None,
+    True,
+    False,
+    *ODD_NUMBERS,
+    *ODD_TEXTS,
+    [],
+    [1],
+    {},
+    {"a": 1},
+    [[1, 2], [2, 3]],
+)
 _LITERALS = (
-    b"null", b"true", b"0", b"-1", b"1e999", b"-0.0", b"1" * 400, b'""', b'"\\u0000"',
-    b'"\\ud800"', b'"\\u001b[31m"', b'"x', b"[]", b"{}", b"[" * 3000, b'{"a":' * 3000, b"NaN",
-)  # fmt: skip
+    b"null",
+    b"true",
+    b"0",
+    b"-1",
+    b"1e999",
+    b"-0.0",
+    b"1" * 400,
+    b'""',
+    b'"\\u0000"',
+    b'"\\ud800"',
+    b'"\\u001b[31m"',
+    b'"x',
+    b"[]",
+    b"{}",
+    b"[" * 3000,
+    b'{"a":' * 3000,
+    b"NaN",
+)
 _TOKENS = (b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"NaN", b"1e999", b"-", b"\xff", b"\0")
 _SCALAR = re.compile(rb'(?<=[:,\[])\s*("(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)')
 _FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 _ARGS = (
-    "correlation", "External id", "device", "stream", "graph id", "graph node id", "Input Dims",
-    "Input type", "Input Strides", "Concrete Inputs",
-)  # fmt: skip
+    "correlation",
+    "External id",
+    "device",
+    "stream",
+    "graph id",
+    "graph node id",
+    "Input Dims",
+    "Input type",
+    "Input Strides",
+    "Concrete Inputs",
+)
 _KEYS = (
-    "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "decodescope",
-    "decodescope_reference", "decodescope_work", "traceEvents",
-)  # fmt: skip
+    "baseTimeNanoseconds",
+    "deviceProperties",
+    "distributedInfo",
+    "decodescope",
+    "decodescope_reference",
+    "decodescope_work",
+    "traceEvents",
+)
 
 
 def damage_bytes(data: bytes, rng: random.Random) -> bytes:

@@ -34,9 +34,15 @@ def _whole() -> bytes:
         export.span(at, at + 20, "layer", registered=index % 2 == 0)
     for table in ("MEMCPY", "MEMSET"):
         export.add(
-            f"CUPTI_ACTIVITY_KIND_{table}", start=30, end=35, deviceId=0, streamId=7, bytes=64,
-            correlationId=3, globalPid=global_tid(100, 0),
-        )  # fmt: skip
+            f"CUPTI_ACTIVITY_KIND_{table}",
+            start=30,
+            end=35,
+            deviceId=0,
+            streamId=7,
+            bytes=64,
+            correlationId=3,
+            globalPid=global_tid(100, 0),
+        )
     export.add("CUPTI_ACTIVITY_KIND_OVERHEAD", start=1, end=9, overheadType=1)
     export.add("TARGET_INFO_GPU", vmId=0, id=0, name="NVIDIA H200")
     export.add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=10**18, systemClockNs=5)

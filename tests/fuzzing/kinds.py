@@ -41,10 +41,25 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
 }
 CORPUS = "corpus"
 _SHARES = {
-    "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "rocpd": 8, "proton": 6,
-    "packed": 4, "recording": 10, "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10,
-    "settings": 6, "browser": 3, "gate": 6, "cache": 4, "mcp": 4,
-}  # fmt: skip
+    "events": 30,
+    "planted": 30,
+    "bytes": 20,
+    "sqlite": 12,
+    "rocprof": 5,
+    "rocpd": 8,
+    "proton": 6,
+    "packed": 4,
+    "recording": 10,
+    "checkpoint": 6,
+    "options": 17,
+    "ranks": 8,
+    "environment": 10,
+    "settings": 6,
+    "browser": 3,
+    "gate": 6,
+    "cache": 4,
+    "mcp": 4,
+}
 
 
 def kind_of(seed: int, number: int) -> str:

@@ -11,21 +11,65 @@ from tests.fuzzing.traces import window
 
 # No preset: at random weights it takes gigabytes. No device file: a fault might replace it.
 _TEXTS = (
-    "tiny", "eager", "fused", "compiled", "fused+graph", "eager,fused", "eager,eager", "egaer",
-    "nope@random", "some/where", "./nowhere", "1,2,3", "1,", "5", "a.json", "folder", "ünï",
-)  # fmt: skip
+    "tiny",
+    "eager",
+    "fused",
+    "compiled",
+    "fused+graph",
+    "eager,fused",
+    "eager,eager",
+    "egaer",
+    "nope@random",
+    "some/where",
+    "./nowhere",
+    "1,2,3",
+    "1,",
+    "5",
+    "a.json",
+    "folder",
+    "ünï",
+)
 _FILES = (
-    "a.json", "b.json", "missing.json", "folder", "folder/new.json", "new.json",
-    "new.csv", "new.html", "new.json.gz", "no/such/folder/new.json", "", ".", "./a.json", "link",
-)  # fmt: skip
+    "a.json",
+    "b.json",
+    "missing.json",
+    "folder",
+    "folder/new.json",
+    "new.json",
+    "new.csv",
+    "new.html",
+    "new.json.gz",
+    "no/such/folder/new.json",
+    "",
+    ".",
+    "./a.json",
+    "link",
+)
 _COMPARISONS = [
     f"{name}.{kind}" for name in ("comparison", "diff") for kind in ("json", "md", "html")
 ]
 _BASELINES = ".decodescope"
 _NUMBERS = (
-    "0", "1", "2", "3", "-1", "16", "17", "1000", "", "x", "1.5", "nan", "inf", "-inf", "1e999",
-    "9" * 30, "0x10", " 1", "\u0661",
-)  # fmt: skip
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "16",
+    "17",
+    "1000",
+    "",
+    "x",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "9" * 30,
+    "0x10",
+    " 1",
+    "\u0661",
+)
 # `serve` runs until it is interrupted, `mcp` until its input ends.
 _COMMANDS = [command for command in COMMANDS if command.name not in ("serve", "mcp")]
 _LOOSE = ("--help", "-h", "--version", "--debug", "--", "-", "--nope", "--json=1", "-o")

@@ -14,9 +14,21 @@ from tests.fuzzing.traces import window
 
 _KEPT = "kept"
 _PATHS = (
-    "a.json", "b.json", "./a.json", "deep/c.json", "inside", "outside", "device", "deep", ".",
-    "decodescope://recordings/nope", "/etc/passwd", "../a.json", "deep/../a.json", "missing.json",
-)  # fmt: skip
+    "a.json",
+    "b.json",
+    "./a.json",
+    "deep/c.json",
+    "inside",
+    "outside",
+    "device",
+    "deep",
+    ".",
+    "decodescope://recordings/nope",
+    "/etc/passwd",
+    "../a.json",
+    "deep/../a.json",
+    "missing.json",
+)
 _LINKS = {"inside": "a.json", "outside": "/etc/hostname", "device": "/dev/zero"}
 _FOLDERS = (_KEPT, "deep", "outside", "../other", "/tmp/other")
 _NUMBERS = (0, 1, 1, 2, 5, "3")
@@ -42,12 +54,16 @@ _ARGUMENTS = {
     "explain": ("term", "offset"),
 }
 _WORDS = {
-    "by": ("group", "length", "device"), "rows": ("parts", "ranges"),
+    "by": ("group", "length", "device"),
+    "rows": ("parts", "ranges"),
     "baseline": ("main", "../main"),
-    "model": ("tiny", "gpt-oss-20b", "/etc/passwd"), "term": ("step time", "ns"), "under": ("",),
-    "save": (True, False), "all_parts": (True, False),
+    "model": ("tiny", "gpt-oss-20b", "/etc/passwd"),
+    "term": ("step time", "ns"),
+    "under": ("",),
+    "save": (True, False),
+    "all_parts": (True, False),
     "span_ns": (1, 10**5, 10**9),
-}  # fmt: skip
+}
 _METHODS = ("tools/list", "resources/list", "resources/templates/list", "ping", "nope")
 _HELLO = {
     "protocolVersion": "2025-06-18",

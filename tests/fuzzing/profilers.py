@@ -78,8 +78,15 @@ def _trace(rng: random.Random) -> bytes:
         at, events = 0, []
         for _ in range(rng.choice((1, 5, 40))):
             at += rng.choice((0, 30, 10**6))
-            category, lane = rng.choice((("kernel", 200_000), ("kernel", 0), ("scope", 7),
-                                         ("metric", 7), ("scope", 100_000)))  # fmt: skip
+            category, lane = rng.choice(
+                (
+                    ("kernel", 200_000),
+                    ("kernel", 0),
+                    ("scope", 7),
+                    ("metric", 7),
+                    ("scope", 100_000),
+                )
+            )
             events.append(event(rng.choice(_NAMES), at, at + 25, lane + stream, category))
         streams.append(events)
     return trace(*streams)

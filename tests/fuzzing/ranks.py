@@ -8,9 +8,14 @@ from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_event
 from tests.fuzzing.traces import window
 
 _OPTIONS = (
-    ("--json",), ("--json",), ("--json",), (), ("--show", "all"), ("--format", "csv"),
+    ("--json",),
+    ("--json",),
+    ("--json",),
+    (),
+    ("--show", "all"),
+    ("--format", "csv"),
     ("--format", "html"),
-)  # fmt: skip
+)
 
 
 def rank_case(rng: random.Random) -> Case:

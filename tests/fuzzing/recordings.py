@@ -43,8 +43,11 @@ _LENGTHS = (0, 1, 5, 1 << 16, (64 << 20) + 1, (1 << 32) - 1)
 def _recorded() -> tuple[bytes, ...]:
     """Some frames of a bundled recording: a few messages, then one window."""
     recording = read_recording(bundled_recordings()[1])
-    frames = [MessageFrame(one.t_ns, one.message) for one in recording.events
-              if not isinstance(one.message, TraceReady)]  # fmt: skip
+    frames = [
+        MessageFrame(one.t_ns, one.message)
+        for one in recording.events
+        if not isinstance(one.message, TraceReady)
+    ]
     window = recording.windows[0]
     assert isinstance(window.message, TraceReady)
     (packed,) = recording.packed_traces(window)

@@ -37,13 +37,39 @@ _STATE = {
     "settings": {"batch": 1, "tokens": 128, "model": "tiny", "prompt_ids": [1, 2]},
 }
 _KEYS = (
-    "freeze", "app.freeze", "quit", "[app]", "[table]", "[timeline]", "[[app]]", "filter", "zoom",
-    "pan_left", "nope", "a.b.c", '"quoted"',
-)  # fmt: skip
+    "freeze",
+    "app.freeze",
+    "quit",
+    "[app]",
+    "[table]",
+    "[timeline]",
+    "[[app]]",
+    "filter",
+    "zoom",
+    "pan_left",
+    "nope",
+    "a.b.c",
+    '"quoted"',
+)
 _GIVEN = (
-    '"z"', '["z", ","]', '"ctrl+left"', '" "', '""', "[]", "3", "true", "{}", '"ctrl+ctrl+"',
-    '"\\u001b"', "nan", "1979-05-27", '["a", 1]', "[" * 3000, '"' + "x" * 5000 + '"', "",
-)  # fmt: skip
+    '"z"',
+    '["z", ","]',
+    '"ctrl+left"',
+    '" "',
+    '""',
+    "[]",
+    "3",
+    "true",
+    "{}",
+    '"ctrl+ctrl+"',
+    '"\\u001b"',
+    "nan",
+    "1979-05-27",
+    '["a", 1]',
+    "[" * 3000,
+    '"' + "x" * 5000 + '"',
+    "",
+)
 
 
 def environment_case(rng: random.Random) -> Case:

@@ -20,13 +20,24 @@ from tests.helpers.kineto_events import DATA
 
 _COMMANDS = {"json": 45, "table": 20, "csv": 5, "html": 3, "diff": 8, "ranks": 7, "export": 12}
 _KERNELS = (
-    "void cutlass::Kernel2<sm90_gemm>(Params)", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(args)",
-    "triton_poi_fused_add_0", "Memcpy DtoD (Device -> Device)", "ncclKernel_SendRecv", "kernel",
-)  # fmt: skip
+    "void cutlass::Kernel2<sm90_gemm>(Params)",
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(args)",
+    "triton_poi_fused_add_0",
+    "Memcpy DtoD (Device -> Device)",
+    "ncclKernel_SendRecv",
+    "kernel",
+)
 _CALLS = (
-    "cudaLaunchKernel", "cudaGraphLaunch", "cuLaunchKernelEx", "hipLaunchKernel", "cudaMemcpyAsync",
-    "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMalloc", "cudaStreamWaitEvent",
-)  # fmt: skip
+    "cudaLaunchKernel",
+    "cudaGraphLaunch",
+    "cuLaunchKernelEx",
+    "hipLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaStreamSynchronize",
+    "cudaEventSynchronize",
+    "cudaMalloc",
+    "cudaStreamWaitEvent",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +183,15 @@ def _event(
 ) -> Document:
     args = {"correlation": correlation} if correlation else {}
     return {
-        "ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": at,
-        "dur": length, "args": args,
-    }  # fmt: skip
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": process,
+        "tid": thread,
+        "ts": at,
+        "dur": length,
+        "args": args,
+    }
 
 
 def _begin_and_end(event: Document) -> tuple[Document, Document]:

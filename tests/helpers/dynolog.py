@@ -50,9 +50,13 @@ class FakeDynolog:
         for pid in matched:
             self._configs[pid] = f"\n    {request['config']}\n    REQUEST_TRACE_ID=7"
         return json.dumps(
-            {"processesMatched": matched, "activityProfilersTriggered": matched,
-             "eventProfilersTriggered": [], "activityProfilersBusy": 0}
-        ).encode()  # fmt: skip
+            {
+                "processesMatched": matched,
+                "activityProfilersTriggered": matched,
+                "eventProfilersTriggered": [],
+                "activityProfilersBusy": 0,
+            }
+        ).encode()
 
 
 @contextmanager

@@ -140,9 +140,22 @@ class FakeSession:
 
     def hello(self) -> Hello:
         return Hello(
-            PROTOCOL_VERSION, 1, "cpu", "fake", self.settings.model or "", "random", "fp32",
-            self.batch, 4, self.new_tokens, (), None, None, {}, settings=self.settings,
-        )  # fmt: skip
+            PROTOCOL_VERSION,
+            1,
+            "cpu",
+            "fake",
+            self.settings.model or "",
+            "random",
+            "fp32",
+            self.batch,
+            4,
+            self.new_tokens,
+            (),
+            None,
+            None,
+            {},
+            settings=self.settings,
+        )
 
     def build(self, variant: str, say: Callable[[str], None]) -> FakeStep:
         say("building")

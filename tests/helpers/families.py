@@ -39,29 +39,45 @@ def _rope(rope_type: str, **parameters: Any) -> dict[str, Any]:
 _QWEN2 = {key: value for key, value in _with("qwen2").items() if key != "head_dim"}
 
 _GEMMA = _with(
-    "gemma2", pad_token_id=0, query_pre_attn_scalar=24, sliding_window=WINDOW,
-    tie_word_embeddings=True, hidden_size=99, num_attention_heads=3,
-)  # fmt: skip
+    "gemma2",
+    pad_token_id=0,
+    query_pre_attn_scalar=24,
+    sliding_window=WINDOW,
+    tie_word_embeddings=True,
+    hidden_size=99,
+    num_attention_heads=3,
+)
 
 _GEMMA4 = {key: value for key, value in _GEMMA.items() if key != "query_pre_attn_scalar"} | {
-    "model_type": "gemma4_text", "num_attention_heads": 4, "num_key_value_heads": 2,
-    "global_head_dim": 48, "num_global_key_value_heads": 1,
+    "model_type": "gemma4_text",
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "global_head_dim": 48,
+    "num_global_key_value_heads": 1,
     "layer_types": ["sliding_attention", "full_attention"],
-    "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 5.0,
+    "attention_k_eq_v": True,
+    "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 5.0,
     "vocab_size_per_layer_input": 101,
     "rope_parameters": {
         "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
         "full_attention": {
-            "rope_type": "proportional", "rope_theta": 9000.0, "partial_rotary_factor": 0.5,
+            "rope_type": "proportional",
+            "rope_theta": 9000.0,
+            "partial_rotary_factor": 0.5,
         },
     },
-}  # fmt: skip
+}
 
 # OLMo's neither: hidden_size is a multiple of the heads.
 _OLMO2 = _with(
-    "olmo2", pad_token_id=0, num_attention_heads=4, num_key_value_heads=2, hidden_size=120,
+    "olmo2",
+    pad_token_id=0,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    hidden_size=120,
     head_dim=40,
-)  # fmt: skip
+)
 
 # Name -> config.json. The rope types that depend on length change at ORIGINAL_MAX.
 FAMILIES: Mapping[str, dict[str, Any]] = {
@@ -200,47 +216,95 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
 # Those whose MLP is a mixture of experts.
 MIXTURES: Mapping[str, dict[str, Any]] = {
     "qwen3-moe": _with(
-        "qwen3_moe", num_experts=7, num_experts_per_tok=3, moe_intermediate_size=20,
+        "qwen3_moe",
+        num_experts=7,
+        num_experts_per_tok=3,
+        moe_intermediate_size=20,
         norm_topk_prob=True,
     ),
     "qwen3-moe-some-dense": _with(
-        "qwen3_moe", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
-        norm_topk_prob=True, num_hidden_layers=3, decoder_sparse_step=2,
+        "qwen3_moe",
+        num_experts=5,
+        num_experts_per_tok=2,
+        moe_intermediate_size=20,
+        norm_topk_prob=True,
+        num_hidden_layers=3,
+        decoder_sparse_step=2,
     ),
     "qwen3-moe-of-all": _with(
-        "qwen3_moe", num_experts=2, num_experts_per_tok=2, moe_intermediate_size=33,
-        hidden_size=99, norm_topk_prob=False,
+        "qwen3_moe",
+        num_experts=2,
+        num_experts_per_tok=2,
+        moe_intermediate_size=33,
+        hidden_size=99,
+        norm_topk_prob=False,
     ),
     "qwen3-moe-of-one": _with(
-        "qwen3_moe", num_experts=1, num_experts_per_tok=1, moe_intermediate_size=24,
+        "qwen3_moe",
+        num_experts=1,
+        num_experts_per_tok=1,
+        moe_intermediate_size=24,
     ),
-    "qwen2-moe": _QWEN2 | {
-        "model_type": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 2,
-        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 141, "qkv_bias": True,
-        "num_hidden_layers": 3, "mlp_only_layers": [0],
+    "qwen2-moe": _QWEN2
+    | {
+        "model_type": "qwen2_moe",
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 20,
+        "shared_expert_intermediate_size": 141,
+        "qkv_bias": True,
+        "num_hidden_layers": 3,
+        "mlp_only_layers": [0],
     },
     "glm4-moe": _with(
-        "glm4_moe", pad_token_id=0, head_dim=44, attention_bias=True, use_qk_norm=True,
-        n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=2,
-        num_hidden_layers=3, first_k_dense_replace=1, routed_scaling_factor=1.7,
+        "glm4_moe",
+        pad_token_id=0,
+        head_dim=44,
+        attention_bias=True,
+        use_qk_norm=True,
+        n_routed_experts=5,
+        num_experts_per_tok=2,
+        moe_intermediate_size=20,
+        n_shared_experts=2,
+        num_hidden_layers=3,
+        first_k_dense_replace=1,
+        routed_scaling_factor=1.7,
     ),
-    "gemma4-moe": _GEMMA4 | {
-        "num_experts": 5, "top_k_experts": 3, "moe_intermediate_size": 20, "enable_moe_block": True,
+    "gemma4-moe": _GEMMA4
+    | {
+        "num_experts": 5,
+        "top_k_experts": 3,
+        "moe_intermediate_size": 20,
+        "enable_moe_block": True,
     },
     "mixtral": _with(
-        "mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=40,
+        "mixtral",
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        intermediate_size=40,
         sliding_window=WINDOW,
     ),
     "gpt-oss": _with(
-        "gpt_oss", num_local_experts=5, num_experts_per_tok=3, intermediate_size=33,
-        num_attention_heads=6, num_key_value_heads=2, swiglu_limit=0.8, swiglu_alpha=1.6,
-        sliding_window=WINDOW, pad_token_id=0, layer_types=["sliding_attention", "full_attention"],
+        "gpt_oss",
+        num_local_experts=5,
+        num_experts_per_tok=3,
+        intermediate_size=33,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        swiglu_limit=0.8,
+        swiglu_alpha=1.6,
+        sliding_window=WINDOW,
+        pad_token_id=0,
+        layer_types=["sliding_attention", "full_attention"],
         rope_parameters={
-            "rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "truncate": False,
+            "rope_type": "yarn",
+            "rope_theta": 500.0,
+            "factor": 4.0,
+            "truncate": False,
             "original_max_position_embeddings": ORIGINAL_MAX,
         },
     ),
-}  # fmt: skip
+}
 CONFIGS = {**FAMILIES, **MIXTURES}
 # One of those that differ in their rotation only, and all others.
 BLOCKS = [name for name in FAMILIES if name == "rope-yarn" or not name.startswith("rope-")]

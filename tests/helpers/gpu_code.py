@@ -39,11 +39,17 @@ def gpu_code(stage: str, kernels: Mapping[str, Asked]) -> dict[str, str]:
     """The text of each kernel after `stage`, "ttgir" or "ptx"."""
     done = subprocess.run(
         [
-            sys.executable, "-m", __name__, stage,
+            sys.executable,
+            "-m",
+            __name__,
+            stage,
             json.dumps({name: asdict(one) for name, one in kernels.items()}),
         ],
-        cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     made: dict[str, str] = json.loads(done.stdout)
     return made

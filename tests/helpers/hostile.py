@@ -51,12 +51,14 @@ def hostile_trace(path: Path, rank: int = 0) -> str:
     for step, at in enumerate((rank, 2000)):
         one, two = 2 * step + 1, 2 * step + 2
         events += [
-            span(at, at + 1900, f"decode_step_{step}"), span(at + 10, at + 1800, HOSTILE),
+            span(at, at + 1900, f"decode_step_{step}"),
+            span(at + 10, at + 1800, HOSTILE),
             event("cpu_op", HOSTILE, at + 12, at + 300, PID, 1),
-            call(at + 20, at + 60, one), op(at + 100, at + 301, one, name=HOSTILE),
+            call(at + 20, at + 60, one),
+            op(at + 100, at + 301, one, name=HOSTILE),
             call(at + 400, at + 480, two, name=f"cudaLaunchKernel{HOSTILE}"),
             op(at + 500, at + 600, two, name=f"second{HOSTILE}", stream=9),
-        ]  # fmt: skip
+        ]
     texts = ("device_name", "model", "variant", "dtype", "decodescope_version")
     keys = {
         "decodescope": CAPTURE | dict.fromkeys(texts, HOSTILE),
@@ -83,7 +85,10 @@ def hostile_events(trace: str) -> tuple[LinkEvent, ...]:
         capture(), device_name=HOSTILE, model=HOSTILE, variant=HOSTILE, dtype=HOSTILE
     )
     return (
-        Progress(HOSTILE, HOSTILE), hostile_hello(), State("running", HOSTILE),
-        stats(1, HOSTILE, text=f"{HOSTILE}\n{HOSTILE}\x1b"), Log("warning", HOSTILE),
+        Progress(HOSTILE, HOSTILE),
+        hostile_hello(),
+        State("running", HOSTILE),
+        stats(1, HOSTILE, text=f"{HOSTILE}\n{HOSTILE}\x1b"),
+        Log("warning", HOSTILE),
         replace(ready(Path(trace), HOSTILE), capture=described),
-    )  # fmt: skip
+    )

@@ -34,10 +34,20 @@ HOSTILE = (
     '</script></style></title><img src=x onerror="window.hacked=1">\'`{{7*7}}\x1b[31m\u202e&amp;'
 )
 CAPTURE: dict[str, Any] = {
-    "device": "cuda", "device_name": "NVIDIA H200", "model": "llama@random", "weights": "random",
-    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
-    "bytes_per_step": 480_000, "unprofiled_step_ns": 9000, "decodescope_version": "0",
-}  # fmt: skip
+    "device": "cuda",
+    "device_name": "NVIDIA H200",
+    "model": "llama@random",
+    "weights": "random",
+    "variant": "eager",
+    "dtype": "bf16",
+    "batch": 1,
+    "context": 4,
+    "position": 4,
+    "steps": 2,
+    "bytes_per_step": 480_000,
+    "unprofiled_step_ns": 9000,
+    "decodescope_version": "0",
+}
 KERNELS = ("nvjet_tst_64x8", "flash_fwd_splitkv", "vectorized_elementwise_kernel", "reduce_kernel")
 RATES = {"eager": (107.0, 106.2, 107.9, 106.6), "compiled": (655.0, 657.5, 656.1, 655.9)}
 
@@ -111,29 +121,56 @@ def sample_run(variant: str, round_: int, tokens_per_s: float, report: Report) -
     step_ns = round(1e9 / tokens_per_s)
     return RunReport(
         schema_version=SCHEMA_VERSION,
-        model="llama@random", weights="random", variant=variant, device="cuda",
-        device_name="NVIDIA H200", dtype="bf16", batch=1, context=4, tokens=64,
-        prompt_token_ids=[[1, 2]], output_token_ids=[[3, 4]], output_text=None, timed_steps=50,
-        tokens_per_s=tokens_per_s, prefill_ns=12_000_000,
+        model="llama@random",
+        weights="random",
+        variant=variant,
+        device="cuda",
+        device_name="NVIDIA H200",
+        dtype="bf16",
+        batch=1,
+        context=4,
+        tokens=64,
+        prompt_token_ids=[[1, 2]],
+        output_token_ids=[[3, 4]],
+        output_text=None,
+        timed_steps=50,
+        tokens_per_s=tokens_per_s,
+        prefill_ns=12_000_000,
         step_ns=StepTimes(step_ns, step_ns + 9000, step_ns + 90_000, step_ns + 500),
-        launch_calls_per_step=8.0, gpu_ops_per_step=8.0, gpu_idle_fraction=0.6,
+        launch_calls_per_step=8.0,
+        gpu_ops_per_step=8.0,
+        gpu_idle_fraction=0.6,
         bytes_per_step=480_000,
         bandwidth=Bandwidth(2.6e11, 4.6e12, 4.8e12, 0.0578, "measured"),
-        answer=report.answer, health=report.health,
+        answer=report.answer,
+        health=report.health,
         environment={"torch": "2.9.0", "gpu": "NVIDIA H200", "driver": None, "round_seed": round_},
         round=round_,
-    )  # fmt: skip
+    )
 
 
 def sample_pair(base: str, other: str, speed: SpeedRatio | None, text: str = "") -> Pair:
     missing = Change(None, None)
     ranges = (
-        RangeChange("layer.*/norm+qkv", (f"layer.*/norm{text}", "layer.*/q_proj"),
-                    Change(61_000.0, 22_000.0), Change(9_000.0, 0.0), Change(9.0, 1.0),
-                    Change(9.0, 1.0), Change(61_000.0, 22_000.0)),
-        RangeChange(f"sampling{text}", (), Change(None, 3_000.0), missing, Change(None, 2.0),
-                    missing, Change(None, 3_000.0)),
-    )  # fmt: skip
+        RangeChange(
+            "layer.*/norm+qkv",
+            (f"layer.*/norm{text}", "layer.*/q_proj"),
+            Change(61_000.0, 22_000.0),
+            Change(9_000.0, 0.0),
+            Change(9.0, 1.0),
+            Change(9.0, 1.0),
+            Change(61_000.0, 22_000.0),
+        ),
+        RangeChange(
+            f"sampling{text}",
+            (),
+            Change(None, 3_000.0),
+            missing,
+            Change(None, 2.0),
+            missing,
+            Change(None, 3_000.0),
+        ),
+    )
     return Pair(base, other, speed, ranges)
 
 

@@ -32,17 +32,31 @@ def microseconds(ns: int) -> str:
 
 def event(cat: str, name: str, start: int, end: int, pid: Any, tid: Any, **args: Any) -> Event:
     return {
-        "ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid,
-        "ts": f"@{microseconds(start)}@", "dur": f"@{microseconds(end - start)}@",
-        "args": {key.replace("_", " ") if key.startswith("graph") else key: value
-                 for key, value in args.items()},
-    }  # fmt: skip
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": f"@{microseconds(start)}@",
+        "dur": f"@{microseconds(end - start)}@",
+        "args": {
+            key.replace("_", " ") if key.startswith("graph") else key: value
+            for key, value in args.items()
+        },
+    }
 
 
 def op(
-    start: int, end: int, correlation: int | None = None, *, name: str = "kernel", device: int = 0,
-    stream: int = 7, cat: str = "kernel", **more: Any,
-) -> Event:  # fmt: skip
+    start: int,
+    end: int,
+    correlation: int | None = None,
+    *,
+    name: str = "kernel",
+    device: int = 0,
+    stream: int = 7,
+    cat: str = "kernel",
+    **more: Any,
+) -> Event:
     args = {"device": device, "stream": stream, **more}
     if correlation is not None:
         args["correlation"] = correlation

@@ -48,9 +48,14 @@ def trace(pid: int, start_ms: int, duration_ms: int, has_kernels: bool = True) -
         step = {**own, "cat": "user_annotation", "name": name, "dur": 900}
         launch = {**own, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 5, "args": link}
         kernel = {
-            "ph": "X", "cat": "kernel", "name": "gemm_kernel", "pid": 0, "tid": 7,
-            "dur": 700, "args": {**link, "device": 0, "stream": 7},
-        }  # fmt: skip
+            "ph": "X",
+            "cat": "kernel",
+            "name": "gemm_kernel",
+            "pid": 0,
+            "tid": 7,
+            "dur": 700,
+            "args": {**link, "device": 0, "stream": 7},
+        }
         for event, after_us in ((step, 0), (launch, 10), (kernel, 20))[: 2 + has_kernels]:
             events.append({**event, "ts": 1000.0 * number + after_us})
     return json.dumps(

@@ -49,8 +49,17 @@ _MODULES = (
 )
 # Imports look at these; a process with others of them is started as ever.
 _STEERING = (
-    "CUDA", "HF_", "HOME", "KINETO", "LD_", "OMP", "PYTORCH", "TORCH", "TRANSFORMERS", "TRITON",
-)  # fmt: skip
+    "CUDA",
+    "HF_",
+    "HOME",
+    "KINETO",
+    "LD_",
+    "OMP",
+    "PYTORCH",
+    "TORCH",
+    "TRANSFORMERS",
+    "TRITON",
+)
 # torch sets this one itself, in a test's process and again in each fork.
 _NOT_STEERING = ("TORCHINDUCTOR_CACHE_DIR",)
 _PRELOADED = (

@@ -18,12 +18,28 @@ KINETO = {
     "schemaVersion": 1,
     "baseTimeNanoseconds": 1_000,
     "traceEvents": [
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
-         "ts": 1.0, "dur": 2.0, "args": {"correlation": 7}},
-        {"ph": "X", "cat": "kernel", "name": "gemv", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.5,
-         "args": {"correlation": 7, "device": 0, "stream": 7}},
+        {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 1,
+            "tid": 1,
+            "ts": 1.0,
+            "dur": 2.0,
+            "args": {"correlation": 7},
+        },
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "gemv",
+            "pid": 0,
+            "tid": 7,
+            "ts": 5.0,
+            "dur": 3.5,
+            "args": {"correlation": 7, "device": 0, "stream": 7},
+        },
     ],
-}  # fmt: skip
+}
 
 
 class Clock:
@@ -36,9 +52,21 @@ class Clock:
 
 def hello(protocol: int = PROTOCOL_VERSION) -> Hello:
     return Hello(
-        protocol, 1, "cuda", "H200", "m", "random", "bf16", 1, 8, 9,
-        (VariantInfo("eager", "as is"),), None, 4.8e12, {"torch": "2.13", "cores": 2},
-    )  # fmt: skip
+        protocol,
+        1,
+        "cuda",
+        "H200",
+        "m",
+        "random",
+        "bf16",
+        1,
+        8,
+        9,
+        (VariantInfo("eager", "as is"),),
+        None,
+        4.8e12,
+        {"torch": "2.13", "cores": 2},
+    )
 
 
 def stats(seq: int) -> Stats:

@@ -181,14 +181,43 @@ def write_trace(path: Path, variant: str = "eager") -> Path:
         for op in range(OPS):
             name, length_ns = _KERNELS[(op * 7 + step) % len(_KERNELS)]
             args = {"correlation": correlation, "device": 0, "stream": 7}
-            events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1,
-                           "tid": 1, "ts": at_us, "dur": 4, "args": args})  # fmt: skip
-            events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7,
-                           "ts": at_us + 6, "dur": length_ns / 1000, "args": args})  # fmt: skip
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": "cuda_runtime",
+                    "name": "cudaLaunchKernel",
+                    "pid": 1,
+                    "tid": 1,
+                    "ts": at_us,
+                    "dur": 4,
+                    "args": args,
+                }
+            )
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": "kernel",
+                    "name": name,
+                    "pid": 0,
+                    "tid": 7,
+                    "ts": at_us + 6,
+                    "dur": length_ns / 1000,
+                    "args": args,
+                }
+            )
             correlation += 1
             at_us += 200 if op == OPS // 2 else 30
-        events.append({"ph": "X", "cat": "user_annotation", "name": f"decode_step_{step}",
-                       "pid": 1, "tid": 1, "ts": begin, "dur": at_us - begin - 5})  # fmt: skip
+        events.append(
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": f"decode_step_{step}",
+                "pid": 1,
+                "tid": 1,
+                "ts": begin,
+                "dur": at_us - begin - 5,
+            }
+        )
     document = {
         "decodescope": msgspec.to_builtins(capture(variant)),
         "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}],

@@ -7,16 +7,21 @@ from tests.helpers.families import CONFIGS, MIXTURES
 
 RANKS = (2, 4)
 GEMMA4_MIXTURE: dict[str, Any] = {
-    "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 20,
-}  # fmt: skip
+    "enable_moe_block": True,
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 20,
+}
 # A family, and whether ranks hold whole experts.
 CASES = [(name, False) for name in families.BLOCKS]
 CASES += [(name, ep) for name in MIXTURES for ep in (False, True)]
 _HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
 _WIDTHS = {
-    "hidden_size": 100, "intermediate_size": 132, "moe_intermediate_size": 20,
+    "hidden_size": 100,
+    "intermediate_size": 132,
+    "moe_intermediate_size": 20,
     "shared_expert_intermediate_size": 148,
-}  # fmt: skip
+}
 _COUNTS = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4}
 
 

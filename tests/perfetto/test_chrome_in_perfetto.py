@@ -26,9 +26,13 @@ from tests.helpers.trace_processor import LoadedTrace, Loader, trace_processor
 DATA = Path(__file__).resolve().parent.parent / "data"
 RECORDINGS = bundled_recordings()
 FOREIGN = (
-    "v100_cuda_graph", "a100_eager", "h100_qwen1.5_0.5b_eager", "mi300x_vllm_decode_graph",
-    "h200_llama1b_hf_eager", "a100_triton_small",
-)  # fmt: skip
+    "v100_cuda_graph",
+    "a100_eager",
+    "h100_qwen1.5_0.5b_eager",
+    "mi300x_vllm_decode_graph",
+    "h200_llama1b_hf_eager",
+    "a100_triton_small",
+)
 
 Slice = tuple[str, int, int, int]
 
@@ -115,8 +119,9 @@ def test_the_reconstructed_ranges_of_a_graph_replay(check: Check) -> None:
 def test_the_ranges_of_a_capture_profile_above_the_ops_of_its_replay(
     foreign_traces: Path, check: Check, tmp_path: Path
 ) -> None:
-    replay, capture = (foreign_traces / f"mi300x_vllm_{name}.json.gz"
-                       for name in ("decode_graph", "graph_capture"))  # fmt: skip
+    replay, capture = (
+        foreign_traces / f"mi300x_vllm_{name}.json.gz" for name in ("decode_graph", "graph_capture")
+    )
     analysis = analyze(load(replay), Given((load(capture),)))
     check(analysis.trace)
     events = json.loads((tmp_path / "exported.json").read_bytes())["traceEvents"]
@@ -151,8 +156,10 @@ def test_what_merged_ranks_waited(loaded: Loader, tmp_path: Path) -> None:
 
 
 def test_a_slice_that_trace_processor_drops_is_noticed(loaded: Loader, tmp_path: Path) -> None:
-    slices = [{"ph": "X", "pid": 1, "tid": 1, "name": n, "ts": ts, "dur": 10, "cat": "kernel"}
-              for n, ts in (("a", 0), ("b", 5))]  # fmt: skip
+    slices = [
+        {"ph": "X", "pid": 1, "tid": 1, "name": n, "ts": ts, "dur": 10, "cat": "kernel"}
+        for n, ts in (("a", 0), ("b", 5))
+    ]
     target = tmp_path / "overlapping.json"
     target.write_text(json.dumps({"traceEvents": slices}))
     events = json.loads(target.read_text(), parse_float=Decimal, parse_int=Decimal)["traceEvents"]

@@ -182,9 +182,13 @@ def test_only_what_is_missing_or_damaged_is_downloaded_again(
     ids=["404", "cut off", "longer", "other", "no http", "reset"],
 )
 def test_a_bad_answer_is_one_line_and_keeps_nothing(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    answer: Answer, code: int, complaint: str,
-) -> None:  # fmt: skip
+    server: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    answer: Answer,
+    code: int,
+    complaint: str,
+) -> None:
     server.answers[place("two.db")] = answer
     assert run(server, tmp_path) == code
     assert held(tmp_path) == {"one.gz": ONE}
@@ -195,9 +199,11 @@ def test_a_bad_answer_is_one_line_and_keeps_nothing(
 
 @pytest.mark.parametrize("slow", [silent, trickling])
 def test_a_slow_server_is_given_up(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    server: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     slow: Callable[[Server], Answer],
-) -> None:  # fmt: skip
+) -> None:
     server.answers[place("one.gz")] = slow(server)
     assert run(server, tmp_path) == 3
     assert held(tmp_path) == {}
@@ -238,9 +244,11 @@ def test_a_full_disk_and_a_folder_that_is_a_file_are_one_line(
 
 
 def test_an_interruption_keeps_what_is_whole(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    server: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     received = foreign_traces._received
 
     def interrupted(url: str, trace: ForeignTrace, source: Source) -> bytes:

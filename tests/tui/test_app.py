@@ -253,10 +253,17 @@ async def test_help_lists_what_works_here_each_under_its_own_key(tmp_path):
         shown = text_of(app)
     keys = dict(re.findall(r"\u2502  (\S+) +(\w[^.\n\u2502]*)\. ", shown))
     for key, title in {
-        "{": "Previous window", "}": "Next window", ":": "Go to a time", "(": "Previous switch",
-        "\u2190": "Pan left", "\u2192": "Pan right", "+": "Zoom in", "-": "Zoom out",
-        "q": "Quit", "enter": "Open",
-    }.items():  # fmt: skip
+        "{": "Previous window",
+        "}": "Next window",
+        ":": "Go to a time",
+        "(": "Previous switch",
+        "\u2190": "Pan left",
+        "\u2192": "Pan right",
+        "+": "Zoom in",
+        "-": "Zoom out",
+        "q": "Quit",
+        "enter": "Open",
+    }.items():
         assert keys[key] == title
     assert (keys["<"], keys[">"]) == ("Previous step", "Next step")
     assert "Slower" not in shown

@@ -112,9 +112,29 @@ async def test_at_rest_nothing_is_drawn(session, trace_file):
 
 
 async def test_sizes_from_one_cell_to_a_wall(session, trace_file):
-    sizes = [(1, 1), (2, 3), (5, 1), (1, 40), (9, 9), (20, 6), (34, 12), (59, 15), (60, 16),
-             (76, 20), (79, 24), (80, 24), (99, 34), (100, 33), (100, 34), (120, 40), (159, 50),
-             (160, 34), (200, 50), (300, 3), (300, 100)]  # fmt: skip
+    sizes = [
+        (1, 1),
+        (2, 3),
+        (5, 1),
+        (1, 40),
+        (9, 9),
+        (20, 6),
+        (34, 12),
+        (59, 15),
+        (60, 16),
+        (76, 20),
+        (79, 24),
+        (80, 24),
+        (99, 34),
+        (100, 33),
+        (100, 34),
+        (120, 40),
+        (159, 50),
+        (160, 34),
+        (200, 50),
+        (300, 3),
+        (300, 100),
+    ]
     async with session.app.run_test(size=(80, 24)) as pilot:
         await play(session.app, session.link, session.clock)
         session.link.say(ready(trace_file), DIED)

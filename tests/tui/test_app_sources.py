@@ -72,11 +72,27 @@ async def test_traces_are_opened_and_v_and_a_number_switch_between_them(tmp_path
 
 def write_rank(path, rank, base_ns):
     events = [
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
-         "ts": 1, "dur": 2, "args": {"correlation": 5}},
-        {"ph": "X", "cat": "kernel", "name": f"of_rank_{rank}", "pid": 0, "tid": 7,
-         "ts": 10, "dur": 50, "args": {"correlation": 5, "device": 0, "stream": 7}},
-    ]  # fmt: skip
+        {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 1,
+            "tid": 1,
+            "ts": 1,
+            "dur": 2,
+            "args": {"correlation": 5},
+        },
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": f"of_rank_{rank}",
+            "pid": 0,
+            "tid": 7,
+            "ts": 10,
+            "dur": 50,
+            "args": {"correlation": 5, "device": 0, "stream": 7},
+        },
+    ]
     trace = {
         "deviceProperties": [{"id": 0, "name": "H100"}],
         "distributedInfo": {"rank": rank, "world_size": 2},

@@ -68,8 +68,15 @@ def test_answer_and_timeline_of_a_run_from_60_by_16(width, height):
 @given(st.integers(80, 320), st.integers(24, 120))
 def test_everything_of_a_run_from_80_by_24(width, height):
     assert set(plan((width, height)).places) >= {
-        "title", "tabs", "strip", "history", "variants", "answer", "timeline_top", "keys",
-    }  # fmt: skip
+        "title",
+        "tabs",
+        "strip",
+        "history",
+        "variants",
+        "answer",
+        "timeline_top",
+        "keys",
+    }
 
 
 @given(sizes, pages, kinds, st.integers(1, 100))

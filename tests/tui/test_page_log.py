@@ -67,8 +67,11 @@ async def test_the_level_leaves_out_what_is_below(session):
 
 async def test_search_and_filter_work_on_every_field(session):
     async with session.app.run_test(size=(120, 40)) as pilot:
-        await session.run(pilot, *(Log("info", f"line {number}") for number in range(30)),
-                          Log("warning", "odd one"))  # fmt: skip
+        await session.run(
+            pilot,
+            *(Log("info", f"line {number}") for number in range(30)),
+            Log("warning", "odd one"),
+        )
         await pilot.press("9", "f", *"warning", "enter")
         await settle(pilot)
         filtered = text_of(session.app)

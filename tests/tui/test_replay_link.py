@@ -36,9 +36,15 @@ from tests.helpers.scripted import hello
 NS = 1_000_000_000
 
 KERNEL = {
-    "ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.5,
+    "ph": "X",
+    "cat": "kernel",
+    "name": "k",
+    "pid": 0,
+    "tid": 7,
+    "ts": 5.0,
+    "dur": 3.5,
     "args": {"correlation": 7, "device": 0, "stream": 7},
-}  # fmt: skip
+}
 
 
 def stats(seq: int) -> Stats:
@@ -105,9 +111,15 @@ async def test_messages_arrive_in_order_and_not_early(path):
 
 async def test_a_recording_opens_on_its_last_window_and_is_paused_there(path, tmp_path):
     timed = [
-        (1, hello()), (2, State("running", "eager")), (3, stats(1)), (4, window(tmp_path, 1)),
-        (5, stats(2)), (6, window(tmp_path, 2)), (7, stats(3)), (9, Bye("quit")),
-    ]  # fmt: skip
+        (1, hello()),
+        (2, State("running", "eager")),
+        (3, stats(1)),
+        (4, window(tmp_path, 1)),
+        (5, stats(2)),
+        (6, window(tmp_path, 2)),
+        (7, stats(3)),
+        (9, Bye("quit")),
+    ]
     link = ReplayLink(record(path, timed))
     await link.start()
     jumped = await link.receive()
@@ -172,9 +184,13 @@ async def test_a_jump_into_hours_is_bounded(path):
 
 async def test_the_window_of_another_variant_is_not_reported(path, tmp_path):
     timed = [
-        (0, State("running", "eager")), (1, window(tmp_path, 1)), (2, State("running", "other")),
-        (3, window(tmp_path, 2, "other")), (4, State("running", "eager")), (5, stats(1)),
-    ]  # fmt: skip
+        (0, State("running", "eager")),
+        (1, window(tmp_path, 1)),
+        (2, State("running", "other")),
+        (3, window(tmp_path, 2, "other")),
+        (4, State("running", "eager")),
+        (5, stats(1)),
+    ]
     link = ReplayLink(record(path, timed))
     await link.start()
     await link.receive()

@@ -256,11 +256,22 @@ def test_speeds_end_at_both_sides():
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90", 90), ("1:30", 90), (" 0:01.5 ", 1.5), ("1:00:00", 100), ("50%", 50),
+        ("90", 90),
+        ("1:30", 90),
+        (" 0:01.5 ", 1.5),
+        ("1:00:00", 100),
+        ("50%", 50),
         ("12.5 %", 12.5),
-        ("", None), ("-1", None), ("1:2:3:4", None), ("soon", None), ("%", None), ("\u0661", None),
-        ("9" * 400, None), ("nan", None), ("1e3", None),
+        ("", None),
+        ("-1", None),
+        ("1:2:3:4", None),
+        ("soon", None),
+        ("%", None),
+        ("\u0661", None),
+        ("9" * 400, None),
+        ("nan", None),
+        ("1e3", None),
     ],
-)  # fmt: skip
+)
 def test_typed_times(text, seconds):
     assert typed_time_ns(text, at(0)) == (None if seconds is None else seconds * NS)

@@ -322,6 +322,14 @@ async def test_every_field_can_be_reached_at_every_size(live, size):
             await pilot.press("tab")
             await pilot.pause()
     assert seen == {
-        "model", "context", "batch", "tokens", "temperature", "top-k", "top-p",
-        "seed", "prompt", "Button",
-    }  # fmt: skip
+        "model",
+        "context",
+        "batch",
+        "tokens",
+        "temperature",
+        "top-k",
+        "top-p",
+        "seed",
+        "prompt",
+        "Button",
+    }

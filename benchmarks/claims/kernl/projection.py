@@ -152,9 +152,17 @@ def _chain(layer: Layer, one: Projections, kv_heads: int, tile: Tile) -> Sequenc
     q = torch.empty_like(one.x).view(tokens, layer.heads, layer.head_dim)
     keys, values = (q.new_empty(tokens, kv_heads, POSITIONS, layer.head_dim) for _ in range(2))
     product = NormQkvRope(
-        x, norm, one.weight, layer.rope_table(), layer.position(), q, keys, values,
-        tile, new_workspace(1, 1, layer.device),
-    )  # fmt: skip
+        x,
+        norm,
+        one.weight,
+        layer.rope_table(),
+        layer.position(),
+        q,
+        keys,
+        values,
+        tile,
+        new_workspace(1, 1, layer.device),
+    )
     return [*before, product]
 
 

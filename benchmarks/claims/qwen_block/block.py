@@ -128,9 +128,13 @@ def block_race(figures: BlockFigures, launches: Mapping[str, RoundSpread]) -> Ra
         what = f"input norm to residual: {launches[name].median:g} launches"
         ours = name == FUSED
         return EntrantFigures(
-            name, what, ours, device_ns=device, launched_ns=launched,
+            name,
+            what,
+            ours,
+            device_ns=device,
+            launched_ns=launched,
             error=figures.error if ours else None,
-        )  # fmt: skip
+        )
 
     if times is None:
         entrants = entrant(EAGER, None, None), entrant(FUSED, None, None)
@@ -152,9 +156,12 @@ def block_rows(figures: BlockFigures, race: Race) -> Iterator[Row]:
     else:
         eager_ns, fused_ns = figures.times.eager_ungraphed_ns, figures.times.fused_graphed_ns
         yield Row(
-            graphed, "ratio", 5.4, figures.times.eager_ungraphed_over_fused_graphed,
+            graphed,
+            "ratio",
+            5.4,
+            figures.times.eager_ungraphed_over_fused_graphed,
             explanation=f"{duration(eager_ns.median)} to {duration(fused_ns.median)}",
-        )  # fmt: skip
+        )
     yield speed_up(f"block {at}, both in CUDA graphs", race, EAGER, FUSED, None)
     yield Row(
         f"block {at}: cosine to float32",
@@ -194,9 +201,13 @@ def launch_rows(launches: Launches, layers: int) -> Iterator[Row]:
             yield Row(what, "launches", error="the trace has no steps")
         else:
             yield Row(
-                what, "launches", None, RoundSpread.of([found]), higher_is_better=False,
+                what,
+                "launches",
+                None,
+                RoundSpread.of([found]),
+                higher_is_better=False,
                 explanation="GPU ops of a profiled step: the blocks, MLPs, norms and the head",
-            )  # fmt: skip
+            )
 
 
 def _step_launches(variant: str, setup: Setup) -> float | None:

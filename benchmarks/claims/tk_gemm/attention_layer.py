@@ -114,23 +114,31 @@ def layer_rows(
         assert launched is not None
         without = max(0.0, 1 - found.busy_ns / launched.median)
         yield _row(
-            f"{layer.name}, {words}: idle share", "share", published.get(f"{way} idle"),
+            f"{layer.name}, {words}: idle share",
+            "share",
+            published.get(f"{way} idle"),
             found.idle_share,
             f"{found.launches.median:g} launches work {duration(found.busy_ns)}; a call "
             f"without the profiler takes {duration(launched.median)}, {percent(without)} % idle",
             baseline=way == EAGER,
-        )  # fmt: skip
+        )
         yield _row(
-            f"{layer.name}, {words}: gap p50", "ns", None, found.gap_p50_ns, "of all gaps",
+            f"{layer.name}, {words}: gap p50",
+            "ns",
+            None,
+            found.gap_p50_ns,
+            "of all gaps",
             baseline=way == EAGER,
-        )  # fmt: skip
+        )
         if layer.gemm is not None:
             yield _row(
-                f"{layer.name}, {words}: idle between its GEMMs, p50", "ns",
-                published.get(f"{way} gap"), found.idle_between_ns(layer.gemm),
+                f"{layer.name}, {words}: idle between its GEMMs, p50",
+                "ns",
+                published.get(f"{way} gap"),
+                found.idle_between_ns(layer.gemm),
                 "from the end of a GEMM to the start of the layer's next, less what runs between",
                 baseline=way == EAGER,
-            )  # fmt: skip
+            )
     what = f"{layer.name}: CUDA graph over one by one"
     row = speed_up(what, race, EAGER, GRAPH, published.get("speed-up"), launched=True)
     graph = race.entrant(GRAPH)
@@ -239,9 +247,15 @@ def _row(
 ) -> Row:
     error = "there is no such gap in the trace" if measured is None else None
     return Row(
-        what, unit, published, measured, higher_is_better=False,
-        explanation=why if error is None else "", error=error, baseline=baseline,
-    )  # fmt: skip
+        what,
+        unit,
+        published,
+        measured,
+        higher_is_better=False,
+        explanation=why if error is None else "",
+        error=error,
+        baseline=baseline,
+    )
 
 
 _PUBLISHED = {

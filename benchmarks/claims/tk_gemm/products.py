@@ -36,8 +36,11 @@ from decodescope.variants.tuning.report import RoundSpread
 SIZE = 8192
 
 OURS, _PLAIN, _CUBLAS_FP8, _CUBLAS_FP16 = (
-    "split_k_gemm", "plain_gemm", "scaled_mm_tensorwise", "cublas_fp16",
-)  # fmt: skip
+    "split_k_gemm",
+    "plain_gemm",
+    "scaled_mm_tensorwise",
+    "cublas_fp16",
+)
 _SPEED_UPS = (
     (_PLAIN, "a plain Triton GEMM", 1.94),
     (_CUBLAS_FP8, "cuBLAS FP8", 1.87),
@@ -116,16 +119,29 @@ def launch_rows(costs: LaunchCosts) -> Iterator[Row]:
     later = f"a later launch takes {duration(costs.later_ns.median)}"
     for what, spread, published, why in (
         ("first launch, compiling", costs.compiling_ns, _FIRST_LAUNCH_NS, f"compiles; {later}"),
-        ("first launch, compiled before", costs.loading_ns, _FIRST_LAUNCH_NS,
-         f"loads the kernel from disk; {later}"),
+        (
+            "first launch, compiled before",
+            costs.loading_ns,
+            _FIRST_LAUNCH_NS,
+            f"loads the kernel from disk; {later}",
+        ),
         ("later launch", costs.later_ns, None, "Triton looks at each argument"),
-        ("kept launch, called again", costs.kept_ns, None,
-         f"without that: {significant(costs.later_ns.median / costs.kept_ns.median)} x as fast"),
-    ):  # fmt: skip
+        (
+            "kept launch, called again",
+            costs.kept_ns,
+            None,
+            f"without that: {significant(costs.later_ns.median / costs.kept_ns.median)} x as fast",
+        ),
+    ):
         yield Row(
-            what, "ns", published, spread, higher_is_better=False, explanation=why,
+            what,
+            "ns",
+            published,
+            spread,
+            higher_is_better=False,
+            explanation=why,
             baseline=published is not None,
-        )  # fmt: skip
+        )
 
 
 def memory_rate(races: Mapping[int, Race], peak: float | None) -> Iterator[Row]:

@@ -58,9 +58,12 @@ def _frequencies(config: ModelArgs, head: int) -> torch.Tensor:
     factor, low, high, length = (
         config.rope_scaling[name]
         for name in (
-            "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"
+            "factor",
+            "low_freq_factor",
+            "high_freq_factor",
+            "original_max_position_embeddings",
         )
-    )  # fmt: skip
+    )
     turns = length * plain / (2 * math.pi)
     part = ((turns - low) / (high - low)).clamp(0, 1)
     return plain * (part + (1 - part) / factor)

@@ -19,10 +19,14 @@ from decodescope_peers.gpt_fast import GptFastStep, checked_module
 
 SCALED = {
     "rope_parameters": {
-        "rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
+        "rope_type": "llama3",
+        "rope_theta": 10_000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
     }
-}  # fmt: skip
+}
 LAST, CONTEXT = 70, 11
 Load = Callable[..., Any]
 

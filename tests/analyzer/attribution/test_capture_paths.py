@@ -62,18 +62,24 @@ def test_instances_of_a_name_are_numbered_only_where_they_have_nodes_and_are_sev
     events[-2] = module(31, 39, "Other_0")
     events[-3] = module(30, 31, "Piece_0")
     assert [path for _, path in found(trace_of(*events))] == [
-        "Model_0/Piece_0[0]", "Model_0/Piece_0[1]", "Model_0/Other_0", "Model_0/Piece_0[2]",
-    ]  # fmt: skip
+        "Model_0/Piece_0[0]",
+        "Model_0/Piece_0[1]",
+        "Model_0/Other_0",
+        "Model_0/Piece_0[2]",
+    ]
 
 
 def test_compiled_pieces_have_their_short_name_and_the_capture_has_no_part() -> None:
     events = captured([("a", (), ""), ("b", (), "")], around="capture_8_PIECEWISE")
     events += [span(-5, 900, "ProfilerStep#2")]
-    events += [span(10 + 10 * n, 19 + 10 * n, "## Call CompiledFxGraph f4ii27ddivzklx ##")
-               for n in range(2)]  # fmt: skip
+    events += [
+        span(10 + 10 * n, 19 + 10 * n, "## Call CompiledFxGraph f4ii27ddivzklx ##")
+        for n in range(2)
+    ]
     assert [path for _, path in found(trace_of(*events))] == [
-        "CompiledFxGraph f4ii27dd[0]", "CompiledFxGraph f4ii27dd[1]",
-    ]  # fmt: skip
+        "CompiledFxGraph f4ii27dd[0]",
+        "CompiledFxGraph f4ii27dd[1]",
+    ]
 
 
 def test_the_operator_is_the_outermost_below_the_innermost_range() -> None:

@@ -103,8 +103,12 @@ def test_pieces_of_equal_kernels_are_told_apart_by_their_order() -> None:
 
 
 def test_a_capture_of_another_batch_is_not_used_and_says_so() -> None:
-    for label, used in (("capture_32_FULL", True), ("capture_64_FULL", False),
-                        ("capture_16_FULL", False), ("capture_40_FULL", False)):  # fmt: skip
+    for label, used in (
+        ("capture_32_FULL", True),
+        ("capture_64_FULL", False),
+        ("capture_16_FULL", False),
+        ("capture_40_FULL", False),
+    ):
         analysis = with_capture(replays(kernels(FULL)), capture_of(captured(FULL, around=label)))
         assert (below_marker(analysis) == paths_of(FULL)) == used
         assert (not any(below_marker(analysis))) == (not used)
@@ -127,8 +131,10 @@ def test_of_several_captures_the_one_of_the_batch_is_chosen() -> None:
     for size in sizes:
         nodes = [(name, (f"Of{size}", *around), op) for name, around, op in FULL]
         profiles.append(capture_of(captured(nodes, around=f"capture_{size}_FULL")))
-    renamed = [replace(one, source=replace_source(one, str(size)))
-               for one, size in zip(profiles, sizes, strict=True)]  # fmt: skip
+    renamed = [
+        replace(one, source=replace_source(one, str(size)))
+        for one, size in zip(profiles, sizes, strict=True)
+    ]
     analysis = with_capture(replays(kernels(FULL)), *renamed)
     assert below_marker(analysis) == [f"Of32/{path}" for path in paths_of(FULL)]
     assert len(why_unused(analysis)) == 2
@@ -187,8 +193,11 @@ def test_concurrent_streams_without_node_ids_are_no_certain_order() -> None:
 
 def test_a_replay_that_lost_ops_follows_the_node_ids_of_a_whole_one() -> None:
     whole = replays(kernels(FULL), node_ids=True)
-    cut = [one for k, one in enumerate(replays(kernels(FULL), at=5_000, node_ids=True))
-           if not 4 <= k <= 8]  # fmt: skip
+    cut = [
+        one
+        for k, one in enumerate(replays(kernels(FULL), at=5_000, node_ids=True))
+        if not 4 <= k <= 8
+    ]
     analysis = with_capture([*whole, *cut], capture_of(captured(FULL)))
     wanted = paths_of(FULL)
     assert below_marker(analysis) == [*wanted, *wanted[:2], *wanted[7:]]
@@ -275,10 +284,14 @@ def test_damaged_references_in_a_file_break_nothing(seed: int) -> None:
     from tests.helpers.kineto_events import document
 
     draw = random.Random(seed)
-    ops = [ReferenceOp(0, draw.choice(("norm", "", "x")), draw.choice(("a/b", "", "/")))
-           for _ in range(draw.randrange(6))]  # fmt: skip
-    graphs = [CapturedGraph(draw.choice((0, 3, 2**60)), draw.choice((0, 2, 14, 2**60)), 0, "f")
-              for _ in range(draw.randrange(1, 4))]  # fmt: skip
+    ops = [
+        ReferenceOp(0, draw.choice(("norm", "", "x")), draw.choice(("a/b", "", "/")))
+        for _ in range(draw.randrange(6))
+    ]
+    graphs = [
+        CapturedGraph(draw.choice((0, 3, 2**60)), draw.choice((0, 2, 14, 2**60)), 0, "f")
+        for _ in range(draw.randrange(1, 4))
+    ]
     keys = {REFERENCE_KEY: msgspec.to_builtins(GraphReference(tuple(ops), tuple(graphs)))}
     trace = read_kineto_bytes(document(replays(kernels(FULL)), **keys), "x.json")
     found = attributed(analyze(trace))

@@ -14,12 +14,17 @@ def operator(start: int, end: int, name: str, *, tid: int = 1) -> Event:
 
 def test_the_path_the_deepest_operator_and_the_outermost_call() -> None:
     trace = trace_of(
-        span(0, 100, "decode_step_4"), span(10, 90, "model"),
-        span(12, 80, "## Call CompiledFxGraph f7x ##"), span(15, 40, "layer.0"),
-        operator(20, 38, "aten::linear"), operator(22, 36, "aten::mm"),
-        call(25, 35, 1), call(27, 33, 1, name="cuLaunchKernel"),
-        span(0, 100, "elsewhere", tid=2), operator(0, 100, "aten::copy_", tid=2),
-    )  # fmt: skip
+        span(0, 100, "decode_step_4"),
+        span(10, 90, "model"),
+        span(12, 80, "## Call CompiledFxGraph f7x ##"),
+        span(15, 40, "layer.0"),
+        operator(20, 38, "aten::linear"),
+        operator(22, 36, "aten::mm"),
+        call(25, 35, 1),
+        call(27, 33, 1, name="cuLaunchKernel"),
+        span(0, 100, "elsewhere", tid=2),
+        operator(0, 100, "aten::copy_", tid=2),
+    )
     assert host_activity(trace, 30, PID, 1) == HostActivity(
         "decode_step/model/layer.0", "aten::mm", "cudaLaunchKernel"
     )
@@ -35,10 +40,12 @@ def test_the_path_the_deepest_operator_and_the_outermost_call() -> None:
 pieces = st.lists(
     st.tuples(
         st.sampled_from(("user_annotation", "cpu_op", "cuda_runtime")),
-        st.integers(0, 20), st.integers(0, 20), st.sampled_from((1, 2)),
+        st.integers(0, 20),
+        st.integers(0, 20),
+        st.sampled_from((1, 2)),
     ),
     max_size=12,
-)  # fmt: skip
+)
 
 
 @given(pieces, st.integers(-1, 41))

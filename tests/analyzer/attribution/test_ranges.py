@@ -22,13 +22,21 @@ def rows_of(report: Report) -> list[tuple[str, int, str]]:
 
 def test_paths_nest_and_repeat() -> None:
     report = report_of(
-        span(0, 100, "decode_step_0"), span(10, 50, "layer.0"), span(20, 30, "attention"),
-        span(100, 200, "decode_step_1"), span(110, 150, "layer.0"), span(120, 130, "attention"),
-        call(21, 22, 1), op(25, 60, 1),
-        call(31, 32, 2), op(50, 80, 2),
-        call(121, 122, 3), op(125, 135, 3),
-        call(90, 91, 4), op(500, 600, 4),
-    )  # fmt: skip
+        span(0, 100, "decode_step_0"),
+        span(10, 50, "layer.0"),
+        span(20, 30, "attention"),
+        span(100, 200, "decode_step_1"),
+        span(110, 150, "layer.0"),
+        span(120, 130, "attention"),
+        call(21, 22, 1),
+        op(25, 60, 1),
+        call(31, 32, 2),
+        op(50, 80, 2),
+        call(121, 122, 3),
+        op(125, 135, 3),
+        call(90, 91, 4),
+        op(500, 600, 4),
+    )
     rows = {r.path: (r.gpu_ns, r.gpu_ops, r.launch_calls) for r in report.ranges}
     assert rows == {
         "decode_step": (165, 4, 4),
@@ -41,9 +49,13 @@ def test_paths_nest_and_repeat() -> None:
 
 def test_a_graph_replay_has_no_ranges_below_its_launch() -> None:
     report = report_of(
-        span(0, 100, "decode_step"), call(5, 9, 1, name="cudaGraphLaunch"),
-        op(10, 20, 1), op(30, 40, 1), call(50, 51, 2), op(60, 70, 2),
-    )  # fmt: skip
+        span(0, 100, "decode_step"),
+        call(5, 9, 1, name="cudaGraphLaunch"),
+        op(10, 20, 1),
+        op(30, 40, 1),
+        call(50, 51, 2),
+        op(60, 70, 2),
+    )
     rows = [(r.path, r.gpu_ns, r.gpu_ops, r.launch_calls, r.confidence) for r in report.ranges]
     assert rows == [
         ("decode_step", 30, 3, 2, "exact"),
@@ -98,8 +110,10 @@ def test_ranges_match_a_slow_reference(
 ) -> None:
     events = [span(start, end, f"r{start}-{end}", tid=tid) for start, end, tid in spans]
     for number, (at, tid) in enumerate(calls):
-        events += [call(at, at, number + 1, tid=tid),
-                   op(100 + 3 * number, 101 + 3 * number, number + 1)]  # fmt: skip
+        events += [
+            call(at, at, number + 1, tid=tid),
+            op(100 + 3 * number, 101 + 3 * number, number + 1),
+        ]
     report = report_of(*events)
     found = {r.path: (r.gpu_ns, r.gpu_ops) for r in report.ranges}
     assert found == slow_paths(spans, calls)
@@ -107,13 +121,20 @@ def test_ranges_match_a_slow_reference(
 
 def test_generated_codes_own_annotations_are_left_out_of_paths() -> None:
     report = report_of(
-        span(0, 100, "decode_step"), span(10, 90, "model"),
-        span(20, 80, "## Call CompiledFxGraph fev2nedifuzc ##"), span(30, 60, "inner"),
-        call(25, 26, 1), op(125, 126, 1), call(35, 36, 2), op(135, 136, 2),
-    )  # fmt: skip
+        span(0, 100, "decode_step"),
+        span(10, 90, "model"),
+        span(20, 80, "## Call CompiledFxGraph fev2nedifuzc ##"),
+        span(30, 60, "inner"),
+        call(25, 26, 1),
+        op(125, 126, 1),
+        call(35, 36, 2),
+        op(135, 136, 2),
+    )
     assert [path for path, _, _ in rows_of(report)] == [
-        "decode_step", "decode_step/model", "decode_step/model/inner",
-    ]  # fmt: skip
+        "decode_step",
+        "decode_step/model",
+        "decode_step/model/inner",
+    ]
 
 
 def test_operators_stand_in_where_the_host_opened_no_range() -> None:
@@ -167,13 +188,20 @@ def test_operators_of_other_threads_do_not_count() -> None:
 def test_an_op_without_a_known_call_goes_by_its_external_id() -> None:
     ids = [{"External id": number} for number in range(6)]
     report = report_of(
-        operator(0, 50, "aten::linear", **ids[1]), operator(5, 20, "aten::mm", **ids[2]),
-        span(100, 200, "outer"), span(110, 150, "layer.0"),
+        operator(0, 50, "aten::linear", **ids[1]),
+        operator(5, 20, "aten::mm", **ids[2]),
+        span(100, 200, "outer"),
+        span(110, 150, "layer.0"),
         operator(120, 130, "aten::mul", **ids[3]),
-        operator(160, 161, "twice", **ids[4]), operator(165, 166, "twice", **ids[4]),
-        op(300, 310, 77, **ids[2]), op(320, 330, 78, **ids[3]), op(340, 350, 79, **ids[4]),
-        op(360, 370, 80, **ids[5]), call(170, 171, 1, tid=9), op(380, 390, 1, **ids[1]),
-    )  # fmt: skip
+        operator(160, 161, "twice", **ids[4]),
+        operator(165, 166, "twice", **ids[4]),
+        op(300, 310, 77, **ids[2]),
+        op(320, 330, 78, **ids[3]),
+        op(340, 350, 79, **ids[4]),
+        op(360, 370, 80, **ids[5]),
+        call(170, 171, 1, tid=9),
+        op(380, 390, 1, **ids[1]),
+    )
     rows = [(r.path, r.gpu_ops, r.launch_calls, r.kind) for r in report.ranges]
     assert rows == [
         ("aten::linear", 2, 1, "operator"),
@@ -185,15 +213,28 @@ def test_an_op_without_a_known_call_goes_by_its_external_id() -> None:
 
 def test_ranges_of_a_cpu_capture_go_by_the_operators_start() -> None:
     capture = {
-        "device": "cpu", "device_name": "test", "model": "m", "weights": "bundled", "variant": "v",
-        "dtype": "fp32", "batch": 1, "context": 1, "position": 1, "steps": 1, "bytes_per_step": 1,
-        "unprofiled_step_ns": None, "decodescope_version": "0",
-    }  # fmt: skip
+        "device": "cpu",
+        "device_name": "test",
+        "model": "m",
+        "weights": "bundled",
+        "variant": "v",
+        "dtype": "fp32",
+        "batch": 1,
+        "context": 1,
+        "position": 1,
+        "steps": 1,
+        "bytes_per_step": 1,
+        "unprofiled_step_ns": None,
+        "decodescope_version": "0",
+    }
     report = report_of(
-        span(0, 100, "decode_step"), span(10, 50, "layer.0"), operator(12, 20, "aten::mm"),
-        operator(60, 70, "aten::argmax"), operator(110, 120, "aten::add"),
+        span(0, 100, "decode_step"),
+        span(10, 50, "layer.0"),
+        operator(12, 20, "aten::mm"),
+        operator(60, 70, "aten::argmax"),
+        operator(110, 120, "aten::add"),
         decodescope=capture,
-    )  # fmt: skip
+    )
     assert rows_of(report) == [
         ("decode_step", 2, "range"),
         ("decode_step/aten::argmax", 1, "operator"),
@@ -205,30 +246,43 @@ def test_ranges_of_a_cpu_capture_go_by_the_operators_start() -> None:
     nested_spans(),
     st.lists(
         st.tuples(
-            st.integers(0, 62), st.integers(1, 2), st.integers(60, 150), st.integers(0, 9),
-            st.integers(0, 1), st.integers(7, 8),
+            st.integers(0, 62),
+            st.integers(1, 2),
+            st.integers(60, 150),
+            st.integers(0, 9),
+            st.integers(0, 1),
+            st.integers(7, 8),
         ),
-        min_size=1, max_size=14,
+        min_size=1,
+        max_size=14,
     ),
-)  # fmt: skip
+)
 @settings(max_examples=50, deadline=None)
 def test_busy_and_idle_of_every_range_match_a_slow_reference(
     spans: list[tuple[int, int, int]], ops: list[tuple[int, int, int, int, int, int]]
 ) -> None:
     events = [span(start, end, f"r{start}-{end}", tid=tid) for start, end, tid in spans]
     for number, (at, tid, start, length, device, stream) in enumerate(ops):
-        events += [call(at, at, number + 1, tid=tid, name=f"launch{number}"),
-                   op(start, start + length, number + 1, device=device, stream=stream)]  # fmt: skip
+        events += [
+            call(at, at, number + 1, tid=tid, name=f"launch{number}"),
+            op(start, start + length, number + 1, device=device, stream=stream),
+        ]
     analysis = analyze(trace_of(*events))
     trace, gaps, parts = analysis.trace, analysis.gaps, analysis.parts
-    called = {name: ops[int(name.removeprefix("launch"))][:2] for name in trace.names
-              if name.startswith("launch")}  # fmt: skip
+    called = {
+        name: ops[int(name.removeprefix("launch"))][:2]
+        for name in trace.names
+        if name.startswith("launch")
+    }
     around = [called[trace.names[trace.calls.name[one]]] for one in trace.ops.launch]
     paths = [slow_path(spans, *one) for one in around]
     for row in analysis.report.ranges:
         mine = [k for k, path in enumerate(paths) if (path + "/").startswith(row.path + "/")]
-        busy = {(trace.ops.device[k], t) for k in mine
-                for t in range(trace.ops.start_ns[k], trace.ops.end_ns[k])}  # fmt: skip
+        busy = {
+            (trace.ops.device[k], t)
+            for k in mine
+            for t in range(trace.ops.start_ns[k], trace.ops.end_ns[k])
+        }
         assert (row.gpu_ops, row.gpu_ns) == (len(mine), len(busy))
         assert row.attributed_ns == analysis.attributed_ns[mine].sum()
         idle = dict.fromkeys(GAP_CLASSES, 0)

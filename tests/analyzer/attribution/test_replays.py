@@ -18,8 +18,9 @@ from decodescope.analyzer.trace import OperatorWork
 from tests.helpers.kineto_events import DATA, Event, call, codes, op, span, trace_of
 
 ROOT = "decode_step/model"
-LAYERS = [(7, f"{kind}_{n % 2}", f"{ROOT}/layer.{n}/{kind}")
-          for n in range(3) for kind in ("norm", "mm")]  # fmt: skip
+LAYERS = [
+    (7, f"{kind}_{n % 2}", f"{ROOT}/layer.{n}/{kind}") for n in range(3) for kind in ("norm", "mm")
+]
 
 
 def reference(*rows: tuple[int, str, str]) -> dict[str, object]:
@@ -52,8 +53,10 @@ def step(at: int, *events: list[Event]) -> list[Event]:
 def paths(analysis: Analysis) -> list[tuple[str, str]]:
     """(name, path) of every op in order of start."""
     trace, ranges = analysis.trace, analysis.ranges
-    return [(trace.names[name], ranges.paths[node] if node >= 0 else "")
-            for name, node in zip(trace.ops.name, ranges.op_node, strict=True)]  # fmt: skip
+    return [
+        (trace.names[name], ranges.paths[node] if node >= 0 else "")
+        for name, node in zip(trace.ops.name, ranges.op_node, strict=True)
+    ]
 
 
 def rows_of(report: Report) -> dict[str, tuple[int, int, str, float | None]]:
@@ -116,8 +119,9 @@ def test_direct_launches_between_graphs_are_landmarks_with_their_own_path() -> N
     events = step(0, extra, replay(10, 1, NAMES[:2]), attention, replay(50, 3, NAMES[2:4]))
     analysis = analyze(trace_of(*events, **reference(*rows)))
     assert paths(analysis) == [
-        ("copy the inputs", ROOT), *((name, path) for _, name, path in rows),
-    ]  # fmt: skip
+        ("copy the inputs", ROOT),
+        *((name, path) for _, name, path in rows),
+    ]
     assert analysis.report.attribution == Attribution(exact=6, partial=0, none=0)
     assert analysis.ranges.reference_op.tolist() == [-1, 0, 1, -1, 3, 4]
 
@@ -151,8 +155,12 @@ def test_an_op_of_the_reference_that_never_ran_makes_the_rest_partial() -> None:
 
 
 def test_streams_are_paired_by_what_ran_on_them() -> None:
-    rows = [(7, "a", f"{ROOT}/main"), (20, "x", f"{ROOT}/side"), (7, "b", f"{ROOT}/main"),
-            (20, "y", f"{ROOT}/side")]  # fmt: skip
+    rows = [
+        (7, "a", f"{ROOT}/main"),
+        (20, "x", f"{ROOT}/side"),
+        (7, "b", f"{ROOT}/main"),
+        (20, "y", f"{ROOT}/side"),
+    ]
     names, streams = ["x", "y", "a", "b"], [3, 3, 4, 4]
     analysis = analyze(trace_of(*step(0, replay(10, 1, names, streams)), **reference(*rows)))
     assert analysis.ranges.reference_op.tolist() == [1, 3, 0, 2]
@@ -174,8 +182,16 @@ def test_streams_that_could_be_taken_for_each_other_are_not_called_exact() -> No
 
 def test_other_numbers_of_streams_are_compared_in_the_order_of_the_graphs_nodes() -> None:
     rows = [(7, name, f"{ROOT}/{name}") for name in "abcd"]
-    events = step(0, replay(10, 1, ["a", "c", "b", "d"], [3, 4, 3, 3],
-                            nodes=[2**32, 2**32 + 2, 2**32 + 1, 2**32 + 3]))  # fmt: skip
+    events = step(
+        0,
+        replay(
+            10,
+            1,
+            ["a", "c", "b", "d"],
+            [3, 4, 3, 3],
+            nodes=[2**32, 2**32 + 2, 2**32 + 1, 2**32 + 3],
+        ),
+    )
     analysis = analyze(trace_of(*events, **reference(*rows)))
     assert analysis.ranges.reference_op.tolist() == [0, 2, 1, 3]
     assert analysis.report.attribution == Attribution(exact=4, partial=0, none=0)
@@ -199,15 +215,20 @@ def test_equal_ops_on_more_streams_than_the_reference_has_need_the_order_of_the_
 
 def test_a_cut_replay_follows_its_graphs_nodes() -> None:
     nodes = [2**32 + k for k in range(6)]
-    events = [*step(0, replay(10, 1, NAMES[4:], nodes=nodes[4:])),
-              *step(100, replay(110, 2, NAMES, nodes=nodes))]  # fmt: skip
+    events = [
+        *step(0, replay(10, 1, NAMES[4:], nodes=nodes[4:])),
+        *step(100, replay(110, 2, NAMES, nodes=nodes)),
+    ]
     analysis = analyze(trace_of(*events, **reference(*LAYERS)))
     assert analysis.ranges.reference_op.tolist() == [4, 5, 0, 1, 2, 3, 4, 5]
     assert analysis.report.attribution == Attribution(exact=8, partial=0, none=0)
     blind = analyze(
-        trace_of(*step(0, replay(10, 1, NAMES[4:])), *step(100, replay(110, 2, NAMES)),
-                 **reference(*LAYERS))
-    )  # fmt: skip
+        trace_of(
+            *step(0, replay(10, 1, NAMES[4:])),
+            *step(100, replay(110, 2, NAMES)),
+            **reference(*LAYERS),
+        )
+    )
     assert blind.ranges.reference_op.tolist()[:2] == [0, 1]
     assert blind.report.attribution == Attribution(exact=6, partial=2, none=0)
 
@@ -222,9 +243,11 @@ def test_whatever_the_reference_every_op_has_one_path(
     replays: list[list[str]], rows: list[tuple[int, str]], streams: list[int]
 ) -> None:
     keys = reference(*((s, name, f"{ROOT}/part.{k}") for k, (s, name) in enumerate(rows)))
-    events = [one for number, names in enumerate(replays)
-              for one in step(100 * number, replay(100 * number + 10, number + 1, names,
-                                                   streams))]  # fmt: skip
+    events = [
+        one
+        for number, names in enumerate(replays)
+        for one in step(100 * number, replay(100 * number + 10, number + 1, names, streams))
+    ]
     analysis = analyze(trace_of(*events, **keys))
     trace, ranges = analysis.trace, analysis.ranges
     for name, node, partner in zip(
@@ -263,12 +286,18 @@ def test_a_recorded_replay_is_attributed_by_the_recorded_ungraphed_step() -> Non
 def test_the_work_of_an_operator_goes_to_its_longest_op() -> None:
     ids = [{"External id": number} for number in (5, 5, 6)]
     trace = trace_of(
-        span(-9, 300, "outer"), *step(0), *step(100),
-        call(110, 111, 1), op(1000, 1005, 1, name="split", **ids[0]),
-        call(112, 113, 2), op(1010, 1090, 2, name="product", stream=9, **ids[1]),
-        call(185, 186, 3), op(1100, 1110, 3, name="copy", **ids[2]),
-        call(120, 121, 4, tid=2), op(1120, 1130, 4, name="elsewhere"),
-    )  # fmt: skip
+        span(-9, 300, "outer"),
+        *step(0),
+        *step(100),
+        call(110, 111, 1),
+        op(1000, 1005, 1, name="split", **ids[0]),
+        call(112, 113, 2),
+        op(1010, 1090, 2, name="product", stream=9, **ids[1]),
+        call(185, 186, 3),
+        op(1100, 1110, 3, name="copy", **ids[2]),
+        call(120, 121, 4, tid=2),
+        op(1120, 1130, 4, name="elsewhere"),
+    )
     work = OperatorWork(*(np.array([value]) for value in (5, 640, 9000)))
     analysis = analyze(replace(trace, work=work))
     assert reference_from(analysis, 1, {2: "decode_step/sampling"}).ops == (

@@ -33,8 +33,10 @@ def compiled(nodes: list[Node], wrapper: str, *, at: int = 0, number: int = 1) -
     bare = [(name, (), "") for name, _, _ in nodes]
     events = captured(bare, at=at, number=number, named=False)
     end = at + 10 * len(nodes) + 20
-    around = [event("cpu_op", wrapper, at + 1, end, PID, 1),
-              event("user_annotation", COMPILED, at, end + 1, PID, 1)]  # fmt: skip
+    around = [
+        event("cpu_op", wrapper, at + 1, end, PID, 1),
+        event("user_annotation", COMPILED, at, end + 1, PID, 1),
+    ]
     return trace_of(*events, *around)
 
 
@@ -77,8 +79,9 @@ def test_nearly_all_nodes_alike_are_all_alike(others: int, says: bool) -> None:
     ]
     assert len({operator for _, _, operator in nodes}) == others + 1
     messages = told(analysed(nodes, capture_of(captured(nodes))))
-    assert [f"names nothing below Model_0 for {22 - others} of 22 nodes" in one
-            for one in messages] == [True] * says  # fmt: skip
+    assert [
+        f"names nothing below Model_0 for {22 - others} of 22 nodes" in one for one in messages
+    ] == [True] * says
 
 
 def test_a_node_without_any_path_is_named_nothing() -> None:

@@ -28,10 +28,13 @@ BASE = 1_661_938_466_265_032_123
 def rich_analysis() -> Analysis:
     return analyze(
         trace_of(
-            span(BASE, BASE + 900, "decode_step_0"), span(BASE + 10, BASE + 400, "layer.0"),
+            span(BASE, BASE + 900, "decode_step_0"),
+            span(BASE + 10, BASE + 400, "layer.0"),
             event("cpu_op", "aten::mul", BASE + 12, BASE + 90, PID, 1, **{"External id": 3}),
-            call(BASE + 20, BASE + 60, 1), op(BASE + 100, BASE + 301, 1, name=ELEMENTWISE),
-            call(BASE + 61, BASE + 70, 2), op(BASE + 250, BASE + 350, 2, name='we"ird\\ \x1b[31m'),
+            call(BASE + 20, BASE + 60, 1),
+            op(BASE + 100, BASE + 301, 1, name=ELEMENTWISE),
+            call(BASE + 61, BASE + 70, 2),
+            op(BASE + 250, BASE + 350, 2, name='we"ird\\ \x1b[31m'),
             call(BASE + 410, BASE + 480, 3, name="cudaGraphLaunch"),
             op(BASE + 500, BASE + 600, 3, **{"graph id": 1, "graph node id": 4294967298}),
             op(BASE + 610, BASE + 700, 3, **{"graph id": 1, "graph node id": 4294967299}),
@@ -42,7 +45,7 @@ def rich_analysis() -> Analysis:
             baseTimeNanoseconds=77,
             decodescope=CAPTURE,
         )
-    )  # fmt: skip
+    )
 
 
 def figures(analysis: Analysis) -> bytes:
@@ -156,8 +159,11 @@ def replayed(names: str, starts: list[tuple[int, int, int]], reference: GraphRef
     """Two steps, each with a graph replay of ops (start, length, stream)."""
     events = []
     for number, at in enumerate((0, 1000), 1):
-        events += [span(at, at + 900, "decode_step"), span(at + 1, at + 800, "model"),
-                   call(at + 2, at + 3, number, name="cudaGraphLaunch")]  # fmt: skip
+        events += [
+            span(at, at + 900, "decode_step"),
+            span(at + 1, at + 800, "model"),
+            call(at + 2, at + 3, number, name="cudaGraphLaunch"),
+        ]
         for name, (start, length, stream) in zip(names, starts, strict=False):
             start += at + 10
             events.append(op(start, start + length, number, name=name, stream=stream))
@@ -165,9 +171,16 @@ def replayed(names: str, starts: list[tuple[int, int, int]], reference: GraphRef
 
 
 def ranges_of(events: list[Event]) -> list[tuple[str, int, int, str]]:
-    return [(item["args"]["path"], int(item["ts"] * 1000), int(item["dur"] * 1000),
-             item["args"]["confidence"])
-            for item in events if item.get("cat") == "model_range"]  # fmt: skip
+    return [
+        (
+            item["args"]["path"],
+            int(item["ts"] * 1000),
+            int(item["dur"] * 1000),
+            item["args"]["confidence"],
+        )
+        for item in events
+        if item.get("cat") == "model_range"
+    ]
 
 
 def model(*rows: tuple[str, str]) -> GraphReference:
@@ -177,8 +190,13 @@ def model(*rows: tuple[str, str]) -> GraphReference:
 
 
 def test_the_models_ranges_are_above_a_replays_ops(tmp_path: Path) -> None:
-    rows = model(("a", "/layer.0/norm"), ("b", "/layer.0/mlp"), ("c", "/layer.0/mlp"),
-                 ("d", "/layer.1"), ("e", ""))  # fmt: skip
+    rows = model(
+        ("a", "/layer.0/norm"),
+        ("b", "/layer.0/mlp"),
+        ("c", "/layer.0/mlp"),
+        ("d", "/layer.1"),
+        ("e", ""),
+    )
     starts = [(0, 10, 7), (10, 10, 7), (25, 5, 7), (28, 10, 7), (50, 5, 7)]
     events = exported_events(tmp_path, replayed("abcde", starts, rows))
     first = [
@@ -191,8 +209,12 @@ def test_the_models_ranges_are_above_a_replays_ops(tmp_path: Path) -> None:
     ]
     assert ranges_of(events) == first + [(p, s + 1000, d, c) for p, s, d, c in first]
     labels = [item["args"]["name"] for item in events if item["name"] == "thread_name"]
-    assert labels == ["idle gaps", "stream 7 model ranges (reconstructed)", "stream 7",
-                      "stream 7 overlapping on it"]  # fmt: skip
+    assert labels == [
+        "idle gaps",
+        "stream 7 model ranges (reconstructed)",
+        "stream 7",
+        "stream 7 overlapping on it",
+    ]
     kernels = [item for item in events if item.get("cat") == "kernel"]
     assert [item["args"]["range"] for item in kernels] == [row.path for row in rows.ops] * 2
 
@@ -215,10 +237,11 @@ def test_ranges_of_a_partially_known_replay_are_marked(tmp_path: Path) -> None:
     st.lists(
         # The reader leaves out kernels of no length.
         st.tuples(st.integers(0, 40), st.integers(1, 15), st.sampled_from((7, 9))),
-        min_size=9, max_size=9,
+        min_size=9,
+        max_size=9,
     ),
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(PATHS)), max_size=9),
-)  # fmt: skip
+)
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -60,8 +60,9 @@ def test_layers_and_roles_stand_above_their_ops(tmp_path: Path, graph: bool, nam
         assert tuple(roles) == LAYER_ROLES
     assert {one["args"]["confidence"] for one in found} == {"partial"}
     assert {one["args"]["inferred from"] for one in found} == {"kernel names"}
-    known = {one["args"]["role"]: one["args"]["role known by"] for one in found
-             if "role" in one["args"]}  # fmt: skip
+    known = {
+        one["args"]["role"]: one["args"]["role known by"] for one in found if "role" in one["args"]
+    }
     assert known["attention"] == "name"
     assert known["qkv"] == known["down"] == "place"
     outer = Counter(one["name"] for one in of_category(events, "model_range"))
@@ -82,8 +83,12 @@ def test_an_op_with_a_range_of_the_model_interrupts_the_inferred_ones(tmp_path: 
     events = layered(graph=False, steps=1)
     kernels = [one for one in events if one["cat"] == "kernel"]
     target = next(one for one in kernels if one["name"].startswith("flash"))
-    launch = next(one for one in events if one["cat"] == "cuda_runtime"
-                  and one["args"]["correlation"] == target["args"]["correlation"])  # fmt: skip
+    launch = next(
+        one
+        for one in events
+        if one["cat"] == "cuda_runtime"
+        and one["args"]["correlation"] == target["args"]["correlation"]
+    )
     at = int(Decimal(launch["ts"].strip("@")) * 1000)
     analysis = analyze(trace_of(*events, span(at - 10, at + 400, "my attention")))
     found = exported(analysis, tmp_path)
@@ -91,8 +96,11 @@ def test_an_op_with_a_range_of_the_model_interrupts_the_inferred_ones(tmp_path: 
     first = min(of_category(found, "kernel"), key=lambda one: one["ts"])
     assert of_category(found, "model_range")[0]["ts"] == first["ts"]
     middle = next(one for one in of_category(found, "kernel") if one["name"] == target["name"])
-    covering = [one["name"] for one in of_category(found, "inferred_range")
-                if one["ts"] <= middle["ts"] < one["ts"] + one["dur"]]  # fmt: skip
+    covering = [
+        one["name"]
+        for one in of_category(found, "inferred_range")
+        if one["ts"] <= middle["ts"] < one["ts"] + one["dur"]
+    ]
     assert covering == []
     assert middle["args"]["range"] == "step/my attention"
 
@@ -100,10 +108,11 @@ def test_an_op_with_a_range_of_the_model_interrupts_the_inferred_ones(tmp_path: 
 @given(
     st.lists(
         st.tuples(st.integers(0, 60), st.integers(1, 30), st.sampled_from((7, 9))),
-        min_size=44, max_size=44,
+        min_size=44,
+        max_size=44,
     ),
     st.booleans(),
-)  # fmt: skip
+)
 @settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -183,8 +192,11 @@ def test_every_layer_of_a_vllm_step_stands_above_its_ops(
     given = Given((load(capture),)) if with_capture else Given()
     analysis = analyze(load(foreign_traces / "mi300x_vllm_decode_graph.json.gz"), given)
     events = exported(analysis, tmp_path)
-    layers = Counter(one["name"] for one in of_category(events, "inferred_range")
-                     if one["name"].startswith("layer."))  # fmt: skip
+    layers = Counter(
+        one["name"]
+        for one in of_category(events, "inferred_range")
+        if one["name"].startswith("layer.")
+    )
     assert layers == ({} if with_capture else {f"layer.{n}": 1 for n in range(24)})
     roles = Counter(one["args"].get("role") for one in of_category(events, "kernel"))
     assert roles["attention"] == 36

@@ -57,10 +57,13 @@ def test_thirty_thousand_open_slices() -> None:
 
 def test_host_events_keep_their_thread_if_viewers_accept_it() -> None:
     trace = trace_of(
-        span(0, 50, "range", tid=7), call(10, 20, 1, tid=7), call(45, 60, 2, tid=7),
-        {**call(0, 5, 3), "tid": "worker"}, {**call(6, 7, 4), "tid": "worker"},
+        span(0, 50, "range", tid=7),
+        call(10, 20, 1, tid=7),
+        call(45, 60, 2, tid=7),
+        {**call(0, 5, 3), "tid": "worker"},
+        {**call(6, 7, 4), "tid": "worker"},
         {**call(0, 5, 5), "pid": 2**40, "tid": 7},
-    )  # fmt: skip
+    )
     assert trace.calls.tid.min() < 0
     places = as_drawn(HostEvents.concatenate([trace.ranges, trace.calls]))
     ranges, calls = places.take(slice(0, 1)), places.take(slice(1, None))

@@ -58,8 +58,14 @@ def test_every_op_waits_until_the_last_rank_enters(
     assert {merged.names[name] for name in ops.name.tolist()} == {ALL_REDUCE}
     # Each rank has one GPU, so the devices of the merged trace are the ranks.
     assert set(waits.members.tolist()) == {ranks}
-    columns = zip(ops.device.tolist(), ops.start_ns.tolist(), waits.transfer_start_ns.tolist(),
-                  waits.last.tolist(), waits.caused_ns.tolist(), strict=True)  # fmt: skip
+    columns = zip(
+        ops.device.tolist(),
+        ops.start_ns.tolist(),
+        waits.transfer_start_ns.tolist(),
+        waits.last.tolist(),
+        waits.caused_ns.tolist(),
+        strict=True,
+    )
     assert {(rank, start): rest for rank, start, *rest in columns} == {
         op: list(expected) for op, expected in by_hand(run).items()
     }

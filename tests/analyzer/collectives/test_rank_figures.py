@@ -48,8 +48,11 @@ def test_waiting_is_the_time_until_the_last_rank_enters() -> None:
     assert_adds_up(found)
     (row,) = found.collectives
     assert (row.operation, row.ranks, row.matched, row.unmatched) == (
-        "all_reduce", (0, 1, 2, 3), 80, 0,
-    )  # fmt: skip
+        "all_reduce",
+        (0, 1, 2, 3),
+        80,
+        0,
+    )
     assert row.transfer_ns is not None
     assert (row.transfer_ns.min, row.transfer_ns.max) == (8_000, 8_000)
 
@@ -236,7 +239,7 @@ def test_two_groups_are_told_apart() -> None:
         ("ncclDevKernel_Generic_4", "other", False),
         ("Memcpy PtoP (Device -> Device)", "send_recv", False),
     ],
-)  # fmt: skip
+)
 def test_only_operations_that_wait_for_every_rank_are_split(
     name: str, operation: str, mutual: bool
 ) -> None:
@@ -265,11 +268,16 @@ def message(name: str, given: object, got: object, ranks: object = "[0, 1]") -> 
     [
         ("AllReduce_Sum_bf16", message("allreduce", 4096, 4096), "all_reduce", 8192, 1.0),
         ("AllGather", message("_allgather_base", 4096, 8192), "all_gather", 16384, 0.5),
-        ("ReduceScatter_Sum", message("_reduce_scatter_base", 8192, 4096), "reduce_scatter",
-         16384, 0.5),
+        (
+            "ReduceScatter_Sum",
+            message("_reduce_scatter_base", 8192, 4096),
+            "reduce_scatter",
+            16384,
+            0.5,
+        ),
         ("SendRecv", message("all_to_allv", 4096, 4096), "all_to_all", 8192, 0.5),
     ],
-)  # fmt: skip
+)
 def test_the_bus_bandwidth_is_that_of_nccl_tests(
     kernel: str, said: dict[str, object], operation: str, size: int, factor: float
 ) -> None:
@@ -291,8 +299,9 @@ def test_groups_that_kernels_name_are_kept_apart() -> None:
     ]
     found = figures(traces)
     assert [(row.group, row.ranks) for row in found.collectives] == [
-        ("[0, 1]", (0, 1)), ("[2, 3]", (2, 3)),
-    ]  # fmt: skip
+        ("[0, 1]", (0, 1)),
+        ("[2, 3]", (2, 3)),
+    ]
     waited = run.start_ns[:2].max(axis=0) - run.start_ns[:2]
     assert [one.wait_ns for one in found.ranks[:2]] == waited.sum(axis=1).tolist()
 

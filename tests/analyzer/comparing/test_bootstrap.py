@@ -21,9 +21,19 @@ RATES = st.lists(st.floats(10.0, 1000.0), min_size=3, max_size=12)
 
 @pytest.mark.parametrize(
     ("degrees", "published"),
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (10, 2.228),
-     (29, 2.045), (30, 2.042), (120, 1.980)],
-)  # fmt: skip
+    [
+        (1, 12.706),
+        (2, 4.303),
+        (3, 3.182),
+        (4, 2.776),
+        (5, 2.571),
+        (9, 2.262),
+        (10, 2.228),
+        (29, 2.045),
+        (30, 2.042),
+        (120, 1.980),
+    ],
+)
 def test_quantiles_are_the_published_ones(degrees: int, published: float) -> None:
     assert two_sided_t(0.95, degrees) == pytest.approx(published, abs=5e-4)
 

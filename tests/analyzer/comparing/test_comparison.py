@@ -207,7 +207,7 @@ def test_different_prompts_are_a_finding() -> None:
         ([run_of(EAGER, 0, 1.0), run_of(COMPILED, 0, 0.0)], "took no time"),
         ([run_of(EAGER, 0, 1.0), run_of(COMPILED, 0, math.nan)], "took no time"),
     ],
-)  # fmt: skip
+)
 def test_runs_that_cannot_be_compared_are_refused_in_one_line(runs: list, words: str) -> None:
     with pytest.raises(InputError, match=words) as refused:
         compare_runs(runs, {})

@@ -171,12 +171,15 @@ def test_captures_of_different_work_are_not_judged(field: str, value: object) ->
         ({"kind": "unknown"}, {"kind": "prefill"}, ""),
         ({"batch": 32}, {"batch": 8}, "batch 32 against 8"),
         ({"batch": 32}, {"batch": None}, ""),
-        ({"model": "qwen3-8b"}, {"model": "llama-3-8b", "model_source": "guessed"},
-         "model qwen3-8b against llama-3-8b (guessed)"),
+        (
+            {"model": "qwen3-8b"},
+            {"model": "llama-3-8b", "model_source": "guessed"},
+            "model qwen3-8b against llama-3-8b (guessed)",
+        ),
         ({"model": "Qwen/Qwen3-8B"}, {"model": "qwen3-8b@random", "model_source": "guessed"}, ""),
         ({"model": "qwen3-8b"}, {"model": None}, ""),
     ],
-)  # fmt: skip
+)
 def test_steps_of_different_work_are_not_judged(one: Any, two: Any, words: str) -> None:
     diff = diff_reports(answering(steps(9, 9, 9), **one), answering(steps(18, 18, 18), **two))
     assert diff.answer.differences == ((words,) if words else ())

@@ -150,8 +150,9 @@ def test_every_variant_of_a_comparison_is_judged() -> None:
 
     report = gate(saved(measured(1)), measured(1.1), Allowed(5))
     assert {row.subject: row.verdict for row in report.rows} == {
-        "eager": "within", "fused": "slower"
-    }  # fmt: skip
+        "eager": "within",
+        "fused": "slower",
+    }
     assert report.rows[1].now_ns == round(1e9 * 1.1 / 601)
     assert report.rows[1].counted_in == "round"
     with pytest.raises(InputError, match="has runs of eager, but the files have not"):

@@ -44,9 +44,14 @@ def test_layers_are_summed_and_divided_by_the_steps() -> None:
 
 @pytest.mark.parametrize(
     ("name", "together"),
-    [("layer.3", "layer.*"), ("LlamaDecoderLayer_12", "LlamaDecoderLayer_*"), ("h2", "h2"),
-     ("layer.3+layer.4", "layer.*+layer.*"), ("v1.5x", "v1.5x")],
-)  # fmt: skip
+    [
+        ("layer.3", "layer.*"),
+        ("LlamaDecoderLayer_12", "LlamaDecoderLayer_*"),
+        ("h2", "h2"),
+        ("layer.3+layer.4", "layer.*+layer.*"),
+        ("v1.5x", "v1.5x"),
+    ],
+)
 def test_which_numbers_are_layers(name: str, together: str) -> None:
     assert list(rows_of([range_of(name, 5)], [range_of(name, 5)])) == [together]
 

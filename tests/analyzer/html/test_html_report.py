@@ -309,13 +309,24 @@ def test_communication_has_a_table_where_there_is_any() -> None:
 def test_optional_fields_may_be_missing() -> None:
     bare = sample_analysis().report
     nothing: dict[str, object] = {
-        "capture": None, "largest_gaps": (), "attribution": None,
-        "answer": Answer(), "steps": (), "kernels": (), "ranges": (), "devices": (),
+        "capture": None,
+        "largest_gaps": (),
+        "attribution": None,
+        "answer": Answer(),
+        "steps": (),
+        "kernels": (),
+        "ranges": (),
+        "devices": (),
         "launches": msgspec.structs.replace(
-            bare.launches, api_ns=None, queue_ns=None, launch_latency_ns=None,
-            median_queue_depth=None, queue_depth=None, short_kernels=None,
+            bare.launches,
+            api_ns=None,
+            queue_ns=None,
+            launch_latency_ns=None,
+            median_queue_depth=None,
+            queue_depth=None,
+            short_kernels=None,
         ),
-    }  # fmt: skip
+    }
     for name, value in nothing.items():
         report: Report = msgspec.structs.replace(bare, **{name: value})
         page = Page(html_report("bare", [VariantView("bare", report, None)], None))

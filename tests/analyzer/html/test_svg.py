@@ -164,8 +164,10 @@ def test_a_chart_has_a_title_and_escapes_names() -> None:
     drawing.rect(0, 0, 1, 1, "f-other", 'x" onload="y')
     root = parsed(drawing.markup())
     assert (root.get("role"), root.findtext("title"), root.findtext("desc")) == (
-        "img", "<b>", "a & b",
-    )  # fmt: skip
+        "img",
+        "<b>",
+        "a & b",
+    )
     assert root.findtext("text") == "</svg><script>"
     assert root.findtext("rect/title") == 'x" onload="y'
 

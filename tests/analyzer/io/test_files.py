@@ -91,8 +91,10 @@ def test_a_dangling_link_stays_and_its_file_is_created(tmp_path):
 def test_links_in_a_circle_are_an_input_error(tmp_path):
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
-    for attempt in (lambda: write_atomically(tmp_path / "one", NEW),
-                    lambda: check_writable(tmp_path / "one", "-o")):  # fmt: skip
+    for attempt in (
+        lambda: write_atomically(tmp_path / "one", NEW),
+        lambda: check_writable(tmp_path / "one", "-o"),
+    ):
         with pytest.raises(InputError, match="lead in a circle"):
             attempt()
 

@@ -14,11 +14,21 @@ from decodescope.analyzer.modelling.config import model_shape, read_model_config
 from decodescope.analyzer.modelling.shape import ModelShape
 
 LLAMA = {
-    "model_type": "llama", "hidden_size": 256, "intermediate_size": 640, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096,
-}  # fmt: skip
-MOE = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
-       "moe_intermediate_size": 96}  # fmt: skip
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 640,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 4096,
+}
+MOE = {
+    **LLAMA,
+    "model_type": "qwen3_moe",
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 96,
+}
 
 
 def shape(**fields: Any) -> ModelShape:
@@ -144,15 +154,33 @@ def test_a_contradiction_inside_a_file_is_named(fields: dict[str, Any], words: s
     assert words in refused(**fields)
 
 
-@given(st.dictionaries(
-    st.sampled_from([*MOE, "layer_types", "head_dim", "sliding_window", "kv_lora_rank",
-                     "quantization_config", "moe_layer_freq", "dtype", "text_config",
-                     "mlp_only_layers", "model_type"]),
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-    | st.lists(st.integers(-2, 5) | st.text(max_size=3), max_size=5)
-    | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-    max_size=4,
-))  # fmt: skip
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                *MOE,
+                "layer_types",
+                "head_dim",
+                "sliding_window",
+                "kv_lora_rank",
+                "quantization_config",
+                "moe_layer_freq",
+                "dtype",
+                "text_config",
+                "mlp_only_layers",
+                "model_type",
+            ]
+        ),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=5)
+        | st.lists(st.integers(-2, 5) | st.text(max_size=3), max_size=5)
+        | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+        max_size=4,
+    )
+)
 def test_any_other_value_of_a_field_is_read_or_refused(fields: dict[str, Any]) -> None:
     with suppress(InputError):
         found = model_shape({**MOE, **fields}, "m", "config.json")
@@ -162,9 +190,12 @@ def test_any_other_value_of_a_field_is_read_or_refused(fields: dict[str, Any]) -
 def test_the_decoder_of_a_multimodal_file_is_its_text_config(tmp_path: Path) -> None:
     """As that of gemma-3-4b-it, which leaves out what its class has by default."""
     text = {
-        "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
-        "num_hidden_layers": 34, "sliding_window": 1024,
-    }  # fmt: skip
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    }
     config = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
@@ -174,8 +205,12 @@ def test_the_decoder_of_a_multimodal_file_is_its_text_config(tmp_path: Path) -> 
     bundled = read_model_config("gemma-3-4b-it")
     assert found.layers == bundled.layers
     assert [index for index, kind in enumerate(found.layers) if kind == "full"] == [
-        5, 11, 17, 23, 29,
-    ]  # fmt: skip
+        5,
+        11,
+        17,
+        23,
+        29,
+    ]
 
 
 def test_windows_that_are_not_used_and_windows_of_some_layers() -> None:

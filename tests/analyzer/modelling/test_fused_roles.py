@@ -15,9 +15,22 @@ from decodescope.analyzer.modelling.step_work import (
 from decodescope.analyzer.modelling.weights import model_weights
 
 ROLES = (
-    "copy", "norm", "qkv", "qk_norm", "rope", "kv_write", "attention", "o", "gate_up", "activation",
-    "down", "router", "experts", "head", "sampling",
-)  # fmt: skip
+    "copy",
+    "norm",
+    "qkv",
+    "qk_norm",
+    "rope",
+    "kv_write",
+    "attention",
+    "o",
+    "gate_up",
+    "activation",
+    "down",
+    "router",
+    "experts",
+    "head",
+    "sampling",
+)
 
 
 def work_of(name: str) -> dict[str, RoleWork]:

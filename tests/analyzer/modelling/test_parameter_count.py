@@ -55,21 +55,38 @@ PUBLISHED = {
 
 # Small models of each family, with sizes that no two fields share.
 _SMALL = {
-    "hidden_size": 96, "intermediate_size": 200, "num_hidden_layers": 4, "vocab_size": 311,
-    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 32, "pad_token_id": 0,
-}  # fmt: skip
+    "hidden_size": 96,
+    "intermediate_size": 200,
+    "num_hidden_layers": 4,
+    "vocab_size": 311,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "pad_token_id": 0,
+}
 _MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 56}
 _MLA = {
-    "kv_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 20,
-    "num_key_value_heads": 6, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 2,
-    "topk_group": 1, "first_k_dense_replace": 1,
-}  # fmt: skip
+    "kv_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 12,
+    "v_head_dim": 20,
+    "num_key_value_heads": 6,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
 _DELTA = {
-    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 16,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 6, "num_experts": 8,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "num_experts": 8,
     "shared_expert_intermediate_size": 72,
     "layer_types": ["linear_attention", "full_attention"] * 2,
-}  # fmt: skip
+}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama with biases": ("llama", {"attention_bias": True, "mlp_bias": True}),
@@ -82,26 +99,46 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("gemma3_text", {}),
     "gemma4": (
         "gemma4_text",
-        {"hidden_size_per_layer_input": 0, "global_head_dim": 48, "attention_k_eq_v": True,
-         "num_global_key_value_heads": 1,
-         "layer_types": ["sliding_attention", "full_attention"] * 2},
+        {
+            "hidden_size_per_layer_input": 0,
+            "global_head_dim": 48,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
     ),
     "gemma4 with inputs": (
         "gemma4_text",
-        {"hidden_size_per_layer_input": 28, "vocab_size_per_layer_input": 311,
-         "global_head_dim": 48, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
-         "layer_types": ["sliding_attention", "full_attention"] * 2},
+        {
+            "hidden_size_per_layer_input": 28,
+            "vocab_size_per_layer_input": 311,
+            "global_head_dim": 48,
+            "num_kv_shared_layers": 2,
+            "use_double_wide_mlp": True,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
     ),
     "gemma4 with experts": (
         "gemma4_text",
-        {"hidden_size_per_layer_input": 0, "global_head_dim": 48, "enable_moe_block": True,
-         "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 56,
-         "layer_types": ["sliding_attention", "full_attention"] * 2},
+        {
+            "hidden_size_per_layer_input": 0,
+            "global_head_dim": 48,
+            "enable_moe_block": True,
+            "num_experts": 8,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 56,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
     ),
     "gemma4 with experts that it does not use": (
         "gemma4_text",
-        {"hidden_size_per_layer_input": 0, "num_experts": 8, "top_k_experts": 2,
-         "moe_intermediate_size": 56, "layer_types": ["full_attention"] * 4},
+        {
+            "hidden_size_per_layer_input": 0,
+            "num_experts": 8,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 56,
+            "layer_types": ["full_attention"] * 4,
+        },
     ),
     "olmo2": ("olmo2", {"head_dim": None}),
     "glm4": ("glm4", {"attention_bias": True}),
@@ -116,8 +153,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "glm4_moe": (
         "glm4_moe",
-        {**_MOE, "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
-         "first_k_dense_replace": 1, "use_qk_norm": True, "attention_bias": True},
+        {
+            **_MOE,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "n_group": 2,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+            "use_qk_norm": True,
+            "attention_bias": True,
+        },
     ),
     "deepseek_v3": ("deepseek_v3", {**_MOE, **_MLA, "q_lora_rank": 40}),
     "deepseek_v2 without q_lora_rank": ("deepseek_v2", {**_MOE, **_MLA, "q_lora_rank": None}),
@@ -126,10 +171,14 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "glm4_moe_lite": ("glm4_moe_lite", {**_MOE, **_MLA, "q_lora_rank": 40, "head_dim": 8}),
     "llama4": (
         "llama4_text",
-        {"num_local_experts": 8, "num_experts_per_tok": 1, "intermediate_size_mlp": 120,
-         "interleave_moe_layer_step": 2},
+        {
+            "num_local_experts": 8,
+            "num_experts_per_tok": 1,
+            "intermediate_size_mlp": 120,
+            "interleave_moe_layer_step": 2,
+        },
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

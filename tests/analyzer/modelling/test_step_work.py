@@ -28,10 +28,13 @@ from tests.helpers.modelling.parameters import parameter_count
 
 # `--weights` for the formats of our variants, which quantise lm_head as well.
 _WEIGHTS = {
-    "fp8_e4m3": "fp8,head=fp8", "fp8_e5m2": "fp8,head=fp8", "w8a8": "fp8,head=fp8",
-    "fp8_e5m2_cast": "fp8-tensor,head=fp8-tensor", "int8": "int8,head=int8",
+    "fp8_e4m3": "fp8,head=fp8",
+    "fp8_e5m2": "fp8,head=fp8",
+    "w8a8": "fp8,head=fp8",
+    "fp8_e5m2_cast": "fp8-tensor,head=fp8-tensor",
+    "int8": "int8,head=int8",
     "kv_fp8_e4m3": "bf16,kv=fp8",
-}  # fmt: skip
+}
 
 
 def captures() -> list[CaptureInfo]:

@@ -21,22 +21,28 @@ GPT_OSS = read_model_config("gpt-oss-20b")
 @pytest.mark.parametrize(
     ("name", "bits"),
     [
-        ("bf16", 16), ("fp16", 16), ("fp32", 32),
+        ("bf16", 16),
+        ("fp16", 16),
+        ("fp32", 32),
         # One fp32 scale for each of 4,096 inputs; for 128 x 128 elements.
-        ("fp8", 8 + 32 / 4096), ("int8", 8 + 32 / 4096), ("fp8-block", 8 + 32 / 16384),
+        ("fp8", 8 + 32 / 4096),
+        ("int8", 8 + 32 / 4096),
+        ("fp8-block", 8 + 32 / 16384),
         # An fp16 scale, and a zero point of 4 bits, for 128 elements.
-        ("int4", 4 + 16 / 128), ("awq", 4 + 20 / 128), ("int4-g64", 4 + 16 / 64),
+        ("int4", 4 + 16 / 128),
+        ("awq", 4 + 20 / 128),
+        ("int4-g64", 4 + 16 / 64),
         # OCP Microscaling: 4.25 bits; NVFP4: 4.5 bits.
-        ("mxfp4", 4.25), ("nvfp4", 4.5), ("mxfp8", 8.25),
+        ("mxfp4", 4.25),
+        ("nvfp4", 4.5),
+        ("mxfp8", 8.25),
     ],
-)  # fmt: skip
+)
 def test_bits_of_a_weight(name: str, bits: float) -> None:
     assert weight_format(name).matrix_bytes(4096, 4096) == bits * 4096 * 4096 / 8
 
 
-@given(
-    st.sampled_from(sorted(FORMATS)), st.integers(1, 400), st.integers(1, 400)
-)  # fmt: skip
+@given(st.sampled_from(sorted(FORMATS)), st.integers(1, 400), st.integers(1, 400))
 def test_a_matrix_has_its_elements_and_the_scale_of_each_block(
     name: str, rows: int, columns: int
 ) -> None:
@@ -52,9 +58,17 @@ def test_a_matrix_has_its_elements_and_the_scale_of_each_block(
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("FP8", "fp8"), ("w8a8", "fp8"), ("w4a16", "int4"), ("fp8_e4m3", "fp8"), ("INT4_g32",
-     "int4-g32"), ("awq-g64", "awq-g64"), ("bfloat16", "bf16"), ("fp4", "nvfp4")],
-)  # fmt: skip
+    [
+        ("FP8", "fp8"),
+        ("w8a8", "fp8"),
+        ("w4a16", "int4"),
+        ("fp8_e4m3", "fp8"),
+        ("INT4_g32", "int4-g32"),
+        ("awq-g64", "awq-g64"),
+        ("bfloat16", "bf16"),
+        ("fp4", "nvfp4"),
+    ],
+)
 def test_names_of_formats(text: str, name: str) -> None:
     assert weight_format(text).name == name
 
@@ -96,16 +110,22 @@ def test_kv_formats() -> None:
 
 def stored(**quantization: Any) -> Any:
     fields = {
-        "model_type": "llama", "hidden_size": 256, "intermediate_size": 640,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512,
+        "model_type": "llama",
+        "hidden_size": 256,
+        "intermediate_size": 640,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 512,
         "quantization_config": quantization,
-    }  # fmt: skip
+    }
     return model_weights(model_shape(fields, "m", "config.json"))
 
 
 def scheme(**weights: Any) -> dict[str, Any]:
-    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {
-        "targets": ["Linear"], "weights": weights}}}  # fmt: skip
+    return {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,23 +134,31 @@ def scheme(**weights: Any) -> dict[str, Any]:
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 65536 + 4 * 4),
         ({"quant_method": "fp8"}, 65536 + 4),
         ({"quant_method": "fbgemm_fp8"}, 65536 + 256 * 4),
-        ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
-         32768 + 512 * 2 + 256),
+        (
+            {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
+            32768 + 512 * 2 + 256,
+        ),
         ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}, 32768 + 512 * 2),
         ({"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": True}, 65536 + 256 * 2),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 32768 + 256 * 4 * 4),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 32768 + 256 * 16),
         ({"quant_algo": "FP8"}, 65536 + 4),
         (scheme(num_bits=8, type="float", strategy="channel", symmetric=True), 65536 + 256 * 4),
-        (scheme(num_bits=4, type="int", strategy="group", group_size=128, symmetric=True),
-         32768 + 512 * 2),
-        (scheme(num_bits=4, type="int", strategy="group", group_size=128),
-         32768 + 512 * 2),
+        (
+            scheme(num_bits=4, type="int", strategy="group", group_size=128, symmetric=True),
+            32768 + 512 * 2,
+        ),
+        (scheme(num_bits=4, type="int", strategy="group", group_size=128), 32768 + 512 * 2),
         (scheme(num_bits=4, type="float", strategy="tensor_group", group_size=16), 32768 + 4096),
-        ({"quant_method": "quark", "global_quant_config": {
-            "weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}}, 65536 + 4),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}},
+            },
+            65536 + 4,
+        ),
     ],
-)  # fmt: skip
+)
 def test_quantization_config(quantization: dict[str, Any], bytes_of_256_x_256: int) -> None:
     found = stored(**quantization)
     assert found.attention.matrix_bytes(256, 256) == bytes_of_256_x_256
@@ -141,15 +169,19 @@ def test_quantization_config(quantization: dict[str, Any], bytes_of_256_x_256: i
 @pytest.mark.parametrize(
     "quantization",
     [
-        {"quant_method": "hqq"}, {"quant_method": 5}, {"bits": 4},
+        {"quant_method": "hqq"},
+        {"quant_method": 5},
+        {"bits": 4},
         {"quant_method": "fp8", "weight_block_size": [128]},
         {"quant_method": "fp8", "weight_block_size": [0, 128]},
-        {"quant_method": "gptq", "bits": "4"}, {"quant_method": "gptq", "bits": 4.0},
+        {"quant_method": "gptq", "bits": "4"},
+        {"quant_method": "gptq", "bits": 4.0},
         {"quant_method": "awq", "group_size": None, "bits": [4]},
-        {"quant_method": "compressed-tensors", "config_groups": []}, scheme(num_bits=5),
+        {"quant_method": "compressed-tensors", "config_groups": []},
+        scheme(num_bits=5),
         {"quant_method": "quark", "global_quant_config": {"weight": []}},
     ],
-)  # fmt: skip
+)
 def test_a_format_that_is_not_known_asks_for_the_option(quantization: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"config\.json: .*--weights"):
         stored(**quantization)

@@ -12,24 +12,39 @@ from decodescope.analyzer.names.rules import KINDS, kernel_meaning, rules_with
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("product", "nvjet_tst_128x64 cutlass::Kernel2<gemm> Cijk_Alik_Bljk_HHS gemvx::kernel "
-                    "triton_mm _gemm_a16w16_kernel marlin::Marlin machete_gemm awq_gemm_kernel"),
-        ("attention", "flash_fwd_splitkv_kernel fmha_cutlassF paged_attention_v2_kernel "
-                      "kernel_unified_attention_2d reduce_segments flash_mla BatchDecodeWithPaged "
-                      "fmhaSm100Kernel merge_attn_states_kernel _fwd_grouped_kernel_stage1"),
-        ("norm", "vllm::fused_add_rms_norm_kernel RMSNormKernel layer_norm_kernel "
-                 "flashinfer::norm::FusedAddRMSNormKernel"),
+        (
+            "product",
+            "nvjet_tst_128x64 cutlass::Kernel2<gemm> Cijk_Alik_Bljk_HHS gemvx::kernel "
+            "triton_mm _gemm_a16w16_kernel marlin::Marlin machete_gemm awq_gemm_kernel",
+        ),
+        (
+            "attention",
+            "flash_fwd_splitkv_kernel fmha_cutlassF paged_attention_v2_kernel "
+            "kernel_unified_attention_2d reduce_segments flash_mla BatchDecodeWithPaged "
+            "fmhaSm100Kernel merge_attn_states_kernel _fwd_grouped_kernel_stage1",
+        ),
+        (
+            "norm",
+            "vllm::fused_add_rms_norm_kernel RMSNormKernel layer_norm_kernel "
+            "flashinfer::norm::FusedAddRMSNormKernel",
+        ),
         ("rope", "vllm::rotary_embedding_kernel BatchQKApplyRotaryPosIdsCosSinCacheKernel"),
-        ("kv_write", "vllm::reshape_and_cache_flash_kernel concat_and_cache_mla_kernel "
-                     "set_mla_kv_buffer_kernel store_kv_cache"),
+        (
+            "kv_write",
+            "vllm::reshape_and_cache_flash_kernel concat_and_cache_mla_kernel "
+            "set_mla_kv_buffer_kernel store_kv_cache",
+        ),
         ("activation", "vllm::act_and_mul_kernel silu_and_mul_kernel act_and_mul_kernel<silu>"),
-        ("expert", "fused_moe_kernel _matmul_ogs_NNT_bf16 moe_align_block_size_kernel "
-                   "cutlass_moe_mm_groupedGemm finalizeMoeRoutingKernel"),
+        (
+            "expert",
+            "fused_moe_kernel _matmul_ogs_NNT_bf16 moe_align_block_size_kernel "
+            "cutlass_moe_mm_groupedGemm finalizeMoeRoutingKernel",
+        ),
         ("routing", "vllm::moe::topkGatingSoftmax _topk_forward grouped_topk_fused_kernel"),
         ("quantise", "per_token_group_quant_8bit_kernel dynamic_per_token_scaled_fp8_quant_kernel"),
         ("communication", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL cross_device_reduce_1stage"),
     ],
-)  # fmt: skip
+)
 def test_names_of_engines_are_known(kind: str, names: str) -> None:
     assert {name: kernel_meaning(name).kind for name in names.split()} == dict.fromkeys(
         names.split(), kind

@@ -139,8 +139,9 @@ def test_marks_without_a_usable_time_are_dropped_and_counted() -> None:
 def test_a_stack_of_many_open_events_is_searched_once() -> None:
     """Ends that match nothing, above a deep stack: quadratic search would take minutes."""
     many = 50_000
-    opened = [{"ph": "B", "pid": 1, "tid": 1, "ts": i, "name": "a", "cat": "cpu_op"}
-              for i in range(many)]  # fmt: skip
+    opened = [
+        {"ph": "B", "pid": 1, "tid": 1, "ts": i, "name": "a", "cat": "cpu_op"} for i in range(many)
+    ]
     wrong = [{"ph": "E", "pid": 1, "tid": 1, "ts": many, "name": "b"} for _ in range(many)]
     right = [{"ph": "E", "pid": 1, "tid": 1, "ts": many + i} for i in range(many)]
     trace = trace_of(*opened, *wrong, *right)
@@ -161,12 +162,16 @@ JUNK = st.one_of(
             optional={
                 "cat": st.sampled_from([*CATEGORIES, "python_function", "x", 5]),
                 "name": st.one_of(JUNK, st.just("nn.Module: M")),
-                "pid": JUNK, "tid": JUNK, "ts": JUNK, "dur": JUNK, "args": JUNK,
+                "pid": JUNK,
+                "tid": JUNK,
+                "ts": JUNK,
+                "dur": JUNK,
+                "args": JUNK,
             },
         ),
         max_size=12,
     )
-)  # fmt: skip
+)
 def test_any_marks_give_figures_that_add_up(events: list[Event]) -> None:
     report = analyze(trace_of(*events)).report
     for device in report.devices:

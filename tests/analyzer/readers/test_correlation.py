@@ -33,21 +33,34 @@ def slow_join(trace: Trace, op_index: int) -> int:
 
 def api_call(start: int, length: int, correlation: int, pid: int, external: int) -> Event:
     return event(
-        "cuda_runtime", "cudaLaunchKernel", start, start + length, pid, 1,
-        correlation=correlation, **({"External id": external} if external else {}),
-    )  # fmt: skip
+        "cuda_runtime",
+        "cudaLaunchKernel",
+        start,
+        start + length,
+        pid,
+        1,
+        correlation=correlation,
+        **({"External id": external} if external else {}),
+    )
 
 
 calls_drawn = st.builds(
-    api_call, st.integers(0, 40), st.integers(0, 9), st.integers(-1, 4), st.integers(1, 2),
+    api_call,
+    st.integers(0, 40),
+    st.integers(0, 9),
+    st.integers(-1, 4),
+    st.integers(1, 2),
     st.integers(0, 3),
-)  # fmt: skip
+)
 ops_drawn = st.builds(
     lambda start, length, correlation, external: op(
         start, start + length, correlation, **{"External id": external + 1000 * (external > 3)}
     ),
-    st.integers(0, 50), st.integers(0, 9), st.integers(-1, 4), st.integers(-1, 5),
-)  # fmt: skip
+    st.integers(0, 50),
+    st.integers(0, 9),
+    st.integers(-1, 4),
+    st.integers(-1, 5),
+)
 
 
 @given(st.lists(calls_drawn, max_size=14), st.lists(ops_drawn, max_size=14))
@@ -68,11 +81,12 @@ def test_equal_rows_share_a_number(rows: list[tuple[int, int]]) -> None:
 
 def test_two_processes_are_told_apart_by_external_ids() -> None:
     trace = trace_of(
-        api_call(0, 5, 7, 1, 100), api_call(1, 5, 7, 2, 200),
+        api_call(0, 5, 7, 1, 100),
+        api_call(1, 5, 7, 2, 200),
         op(10, 20, 7, device=0, **{"External id": 100}),
         op(10, 20, 7, device=1, **{"External id": 200}),
         op(30, 40, 7, device=1),
-    )  # fmt: skip
+    )
     assert trace.calls.pid[trace.ops.launch].tolist() == [1, 2, 2]
     assert codes(trace) == {"duplicate_correlation"}
 

@@ -42,10 +42,18 @@ def test_annotations_are_the_paths_of_the_nodes(packed: bool) -> None:
         {},
     )
     analysis = analyze(trace_of(*replay(*nodes, packed=packed), *replay(*nodes, at=5_000)))
-    assert paths(analysis) == [
-        "layers.0/attention/wq", "phase_A", "layers.11/mlp", "plain text", "all_gather",
-        "(graph replay)",
-    ] * 2  # fmt: skip
+    assert (
+        paths(analysis)
+        == [
+            "layers.0/attention/wq",
+            "phase_A",
+            "layers.11/mlp",
+            "plain text",
+            "all_gather",
+            "(graph replay)",
+        ]
+        * 2
+    )
     assert attributed(analysis) == Attribution(exact=10, partial=0, none=2)
     assert replay_sources(analysis.trace, analysis.ranges.reference_op) == {"annotations": 10}
 
@@ -82,8 +90,9 @@ def test_a_capture_wins_and_annotations_fill_what_it_leaves() -> None:
     more = replay({"str": "other graph"}, at=50_000)
     analysis = analyze(trace_of(*events, *more), Given((capture_of(captured(nodes)),)))
     assert replay_sources(analysis.trace, analysis.ranges.reference_op) == {
-        "capture": len(nodes), "annotations": 1,
-    }  # fmt: skip
+        "capture": len(nodes),
+        "annotations": 1,
+    }
 
 
 def test_exported_annotations_are_read_back(tmp_path: Path) -> None:
@@ -102,8 +111,14 @@ def test_calls_name_their_kernels() -> None:
     trace = trace_of(*events)
     kernel_of = trace.call_kernels.of(trace.calls).tolist()
     assert [trace.names[one] if one >= 0 else None for one in kernel_of] == [
-        None, "a", "b\x1b[31m", None, None, None, "a",
-    ]  # fmt: skip
+        None,
+        "a",
+        "b\x1b[31m",
+        None,
+        None,
+        None,
+        "a",
+    ]
     again = call(80, 85, 2)
     again["args"]["kernel"] = "c"
     # An id of two calls that name kernels joins neither.

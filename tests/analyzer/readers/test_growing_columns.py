@@ -26,8 +26,9 @@ def test_rows_are_sorted_as_those_of_joined_parts() -> None:
     parts = [part(np.random.default_rng(number)) for number in range(3)]
     joined = HostEvents.concatenate(parts)
     found = sorted_host_events(Growing(HostEvents, parts), np.arange(7, dtype=np.int32)[::-1])
-    order = np.lexsort((6 - joined.name, joined.correlation, joined.tid, -joined.end_ns,
-                        joined.start_ns))  # fmt: skip
+    order = np.lexsort(
+        (6 - joined.name, joined.correlation, joined.tid, -joined.end_ns, joined.start_ns)
+    )
     assert (found.start_ns == joined.start_ns[order]).all()
     assert (found.name == 6 - joined.name[order]).all()
     assert (found.pid == -1).all()

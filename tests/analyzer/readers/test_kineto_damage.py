@@ -221,8 +221,24 @@ def test_any_bytes_give_a_trace_or_a_trace_error(data: bytes) -> None:
     survives(b"\x1f\x8b" + data)
 
 
-@pytest.mark.parametrize("value", ["1e300", "-1e300", "1.5", "5.0", "99999999999999999999", "true",
-                                   "null", "[]", "{}", '"x"', '"007"', "-7", "1e999"])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e300",
+        "-1e300",
+        "1.5",
+        "5.0",
+        "99999999999999999999",
+        "true",
+        "null",
+        "[]",
+        "{}",
+        '"x"',
+        '"007"',
+        "-7",
+        "1e999",
+    ],
+)
 @pytest.mark.parametrize("key", ["correlation", "device", "stream", "External id", "graph id"])
 def test_odd_ids_harm_nothing_but_their_own_link(key: str, value: str) -> None:
     text = document([call(0, 1, 9), op(2, 3, 9), op(5, 7, 9)]).decode()

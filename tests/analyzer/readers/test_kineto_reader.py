@@ -126,9 +126,13 @@ def test_graph_ids_and_external_ids() -> None:
 
 def test_duplicate_correlations_go_to_the_last_call_before_the_op() -> None:
     trace = trace_of(
-        call(0, 2, 5), call(100, 102, 5), call(200, 202, 5), op(10, 20, 5), op(150, 160, 5),
+        call(0, 2, 5),
+        call(100, 102, 5),
+        call(200, 202, 5),
+        op(10, 20, 5),
+        op(150, 160, 5),
         op(-5, -2, 5),
-    )  # fmt: skip
+    )
     starts = trace.calls.start_ns[trace.ops.launch].tolist()
     assert starts == [0, 0, 100]
     assert codes(trace) == {"duplicate_correlation"}
@@ -147,9 +151,13 @@ def test_correlation_zero_links_nothing() -> None:
 
 def test_the_order_of_events_does_not_matter() -> None:
     events = [
-        span(0, 100, "decode_step"), call(1, 3, 1), call(4, 6, 2), op(5, 9, 1), op(5, 9, 2),
+        span(0, 100, "decode_step"),
+        call(1, 3, 1),
+        call(4, 6, 2),
+        op(5, 9, 1),
+        op(5, 9, 2),
         op(5, 12, 3, name="other"),
-    ]  # fmt: skip
+    ]
     forwards, backwards = trace_of(*events), trace_of(*reversed(events))
     assert forwards.names == backwards.names
     for column in ("start_ns", "end_ns", "name", "correlation", "launch"):
@@ -231,8 +239,10 @@ def test_bytes_that_are_no_utf8_spoil_only_the_name() -> None:
 
 
 def test_lone_surrogates_can_be_encoded_again() -> None:
-    trace = read('[{"ph":"X","cat":"kernel","name":"\\ud800k","ts":1,"dur":NaN},'
-                 '{"ph":"X","cat":"kernel","name":"\\ud800k","ts":1,"dur":2}]')  # fmt: skip
+    trace = read(
+        '[{"ph":"X","cat":"kernel","name":"\\ud800k","ts":1,"dur":NaN},'
+        '{"ph":"X","cat":"kernel","name":"\\ud800k","ts":1,"dur":2}]'
+    )
     assert trace.names == ("\ufffdk",)
 
 

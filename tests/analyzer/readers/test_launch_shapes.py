@@ -52,9 +52,22 @@ def test_kinetos_arguments() -> None:
 
 @pytest.mark.parametrize(
     "grid",
-    [None, [], [1, 2], [1, 2, 3, 4], [0, 0, 0], [1, -2, 3], [1, 2.5, 3], "no", {}, [1, "x", 3],
-     [1 << 70, 1, 1], [True, None, 1], "x" * 10_000],
-)  # fmt: skip
+    [
+        None,
+        [],
+        [1, 2],
+        [1, 2, 3, 4],
+        [0, 0, 0],
+        [1, -2, 3],
+        [1, 2.5, 3],
+        "no",
+        {},
+        [1, "x", 3],
+        [1 << 70, 1, 1],
+        [True, None, 1],
+        "x" * 10_000,
+    ],
+)
 def test_what_is_no_grid_is_not_given(grid: object) -> None:
     trace = trace_of(kernel(0, grid=grid, registers=-1, shared="?"), kernel(9, registers=32))
     assert shapes_of(trace) == [None, LaunchShape(registers_per_thread=32)]
@@ -64,9 +77,7 @@ def test_a_damaged_file_keeps_the_shapes_before_the_damage() -> None:
     events = [kernel(at, grid=[at + 1, 1, 1], block=[32, 1, 1]) for at in range(0, 100, 10)]
     whole = json.dumps({"traceEvents": events}).replace('"@', "").replace('@"', "")
     trace = read(whole[: whole.rindex('"ts"')])
-    assert shapes_of(trace) == [
-        LaunchShape((at + 1, 1, 1), (32, 1, 1)) for at in range(0, 90, 10)
-    ]  # fmt: skip
+    assert shapes_of(trace) == [LaunchShape((at + 1, 1, 1), (32, 1, 1)) for at in range(0, 90, 10)]
 
 
 def test_nsights_columns(tmp_path: Path) -> None:
@@ -123,8 +134,10 @@ def test_a_report_has_the_most_common_shape(calls: list[tuple[str, Any]]) -> Non
 def test_exports_keep_shapes(tmp_path: Path) -> None:
     trace = trace_of(
         kernel(0, "a", grid=[2, 64, 1], block=[384, 1, 1], registers=168, shared=9),
-        kernel(10, "b"), kernel(20, "a", grid=[2, 64, 1]), kernel(30, "c", shared=0),
-    )  # fmt: skip
+        kernel(10, "b"),
+        kernel(20, "a", grid=[2, 64, 1]),
+        kernel(30, "c", shared=0),
+    )
     analysis = analyze(trace)
     export_chrome(analysis, tmp_path / "out.json")
     again = load(tmp_path / "out.json")

@@ -82,9 +82,11 @@ def held_bytes(trace: Trace) -> int:
     """Of its columns, and of its names as Python holds them."""
     values = [getattr(trace, field.name) for field in fields(trace)]
     columns = [
-        getattr(value, field.name) for value in values if isinstance(value, Columns)
+        getattr(value, field.name)
+        for value in values
+        if isinstance(value, Columns)
         for field in fields(value)  # type: ignore[arg-type]
-    ]  # fmt: skip
+    ]
     names = sum(name.__sizeof__() for name in trace.names) + trace.names.__sizeof__()
     return sum(column.nbytes for column in columns) + names
 
@@ -98,8 +100,10 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reader, "_CHUNK_ROWS", rows)
         monkeypatch.setattr(reader, "TEXT_ROWS", rows)
     for module, name in (
-        (trace_columns, "_JOINED_ROWS"), (events, "_NAMED_ROWS"), (process_columns, "_BLOCK_ROWS"),
-    ):  # fmt: skip
+        (trace_columns, "_JOINED_ROWS"),
+        (events, "_NAMED_ROWS"),
+        (process_columns, "_BLOCK_ROWS"),
+    ):
         monkeypatch.setattr(module, name, 1 << 9)
     monkeypatch.setattr(
         trace_columns, "_in_pages", lambda rows, dtype: np.empty(min(rows, ROWS), dtype)
@@ -123,12 +127,21 @@ def held_once(path: Path) -> Trace:
 @pytest.mark.parametrize(
     ("write", "distinct", "calls"),
     [
-        (kineto, 50, False), (kineto, 50, True), (kineto, ROWS, False),
-        (nsys, 50, False), (nsys, 50, True), (nsys, ROWS, False), (nvtx, ROWS, False),
-        (rocprof, 50, False), (rocprof, 50, True), (rocprof, ROWS, False),
-        (rocpd_database, 50, False), (rocpd_database, 50, True), (rocpd_database, ROWS, False),
+        (kineto, 50, False),
+        (kineto, 50, True),
+        (kineto, ROWS, False),
+        (nsys, 50, False),
+        (nsys, 50, True),
+        (nsys, ROWS, False),
+        (nvtx, ROWS, False),
+        (rocprof, 50, False),
+        (rocprof, 50, True),
+        (rocprof, ROWS, False),
+        (rocpd_database, 50, False),
+        (rocpd_database, 50, True),
+        (rocpd_database, ROWS, False),
     ],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("small_pieces")
 def test_a_trace_is_held_once(
     write: Callable[[Path, int, bool], Path], distinct: int, calls: bool, tmp_path: Path

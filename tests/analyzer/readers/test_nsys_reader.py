@@ -22,13 +22,29 @@ def one_step() -> Export:
     export.kernel(30, 60, 5)
     export.call(40, 50, 6, name="cudaMemcpyAsync_v3020")
     export.add(
-        "CUPTI_ACTIVITY_KIND_MEMCPY", start=70, end=75, deviceId=0, streamId=7, correlationId=6,
-        globalPid=global_pid(100), bytes=8, copyKind=2, srcKind=2, dstKind=1,
-    )  # fmt: skip
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        start=70,
+        end=75,
+        deviceId=0,
+        streamId=7,
+        correlationId=6,
+        globalPid=global_pid(100),
+        bytes=8,
+        copyKind=2,
+        srcKind=2,
+        dstKind=1,
+    )
     export.add(
-        "CUPTI_ACTIVITY_KIND_MEMSET", start=80, end=81, deviceId=0, streamId=7, correlationId=99,
-        globalPid=global_pid(100), bytes=8, memKind=2,
-    )  # fmt: skip
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        start=80,
+        end=81,
+        deviceId=0,
+        streamId=7,
+        correlationId=99,
+        globalPid=global_pid(100),
+        bytes=8,
+        memKind=2,
+    )
     return export
 
 
@@ -51,8 +67,10 @@ def test_one_step(tmp_path: Path) -> None:
     assert trace.ops.end_ns.tolist() == [60, 75, 81]
     assert trace.ops.kind.tolist() == [KERNEL, MEMCPY, MEMSET]
     assert names_of(trace, trace.ops.name) == [
-        "kernel<float>(int)", "Memcpy DtoH (Device -> Pinned)", "Memset (Device)",
-    ]  # fmt: skip
+        "kernel<float>(int)",
+        "Memcpy DtoH (Device -> Pinned)",
+        "Memset (Device)",
+    ]
     assert trace.ops.launch.tolist() == [0, 1, -1]
     assert names_of(trace, trace.calls.name) == ["cudaLaunchKernel", "cudaMemcpyAsync"]
     assert (trace.calls.pid.tolist(), trace.calls.tid.tolist()) == ([100, 100], [111, 111])
@@ -112,9 +130,13 @@ def test_ranges_of_every_kind(tmp_path: Path) -> None:
     export.span(45, 46, "aten::mm by hand")
     trace = load(export.write(tmp_path / "a.sqlite"))
     assert names_of(trace, trace.ranges.name) == [
-        "pushed", "registered", "from a domain", "started", "FSDP::forward (layer.0)",
+        "pushed",
+        "registered",
+        "from a domain",
+        "started",
+        "FSDP::forward (layer.0)",
         "aten::mm by hand",
-    ]  # fmt: skip
+    ]
     assert trace.ranges.tid.tolist() == [111, 111, 111, 9, 111, 111]
     assert names_of(trace, trace.cpu_ops.name) == ["aten::mm", "aten::empty.memory_format"]
     assert codes(trace) == {"open_ended_events"}
@@ -142,15 +164,29 @@ def test_a_graph_traced_as_a_whole_is_busy_time_and_no_kernel(tmp_path: Path) ->
     export = Export()
     graph_launch(export, 0, 5)
     export.add(
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=20, end=120, deviceId=0, streamId=7,
-        correlationId=5, globalPid=global_pid(100), graphId=2, graphExecId=4,
-    )  # fmt: skip
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        start=20,
+        end=120,
+        deviceId=0,
+        streamId=7,
+        correlationId=5,
+        globalPid=global_pid(100),
+        graphId=2,
+        graphExecId=4,
+    )
     graph_launch(export, 200, 6)
     export.kernel(220, 230, 6, node=(2 << 32) | 1)
     export.add(
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=215, end=235, deviceId=0, streamId=7,
-        correlationId=6, globalPid=global_pid(100), graphId=2, graphExecId=4,
-    )  # fmt: skip
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        start=215,
+        end=235,
+        deviceId=0,
+        streamId=7,
+        correlationId=6,
+        globalPid=global_pid(100),
+        graphId=2,
+        graphExecId=4,
+    )
     trace = load(export.write(tmp_path / "a.sqlite"))
     assert trace.ops.kind.tolist() == [GRAPH, KERNEL]
     assert names_of(trace, trace.ops.name)[0] == "CUDA graph 4"
@@ -207,9 +243,16 @@ def test_columns_of_other_versions_may_be_missing(tmp_path: Path, columns: tuple
 
 @pytest.mark.parametrize(
     "table",
-    ["META_DATA_EXPORT", "StringIds", "CUPTI_ACTIVITY_KIND_MEMSET", "NVTX_EVENTS",
-     "CUPTI_ACTIVITY_KIND_RUNTIME", "TARGET_INFO_GPU", "DIAGNOSTIC_EVENT"],
-)  # fmt: skip
+    [
+        "META_DATA_EXPORT",
+        "StringIds",
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        "NVTX_EVENTS",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "TARGET_INFO_GPU",
+        "DIAGNOSTIC_EVENT",
+    ],
+)
 def test_tables_may_be_missing(tmp_path: Path, table: str) -> None:
     report = analyze(load(one_step().write(tmp_path / "a.sqlite", without=(table,)))).report
     missing = table == "CUPTI_ACTIVITY_KIND_MEMSET"

@@ -13,9 +13,16 @@ BF16, FP8, FP32 = "c10::BFloat16", "c10::Float8_e4m3fn", "float"
 
 
 def operator(
-    name: str, dims: list[Any], types: list[str], *, at: int = 0, external: int = 1,
-    end: int | None = None, tid: int = 1, **more: Any,
-) -> Event:  # fmt: skip
+    name: str,
+    dims: list[Any],
+    types: list[str],
+    *,
+    at: int = 0,
+    external: int = 1,
+    end: int | None = None,
+    tid: int = 1,
+    **more: Any,
+) -> Event:
     args = {"External id": external, "Input Dims": dims, "Input type": types, **more}
     return event("cpu_op", name, at, at + 10 if end is None else end, 1, tid, **args)
 
@@ -34,17 +41,37 @@ def rows(trace: Trace) -> list[tuple[int, int, int]]:
         ("aten::mm", [[3, 5], [5, 7], [3, 7]], [BF16] * 3, 2 * (15 + 35 + 21), 210),
         ("aten::mm", [[3, 5], [5, 7]], [FP32, FP32], 4 * (15 + 35 + 21), 210),
         ("aten::bmm", [[2, 3, 5], [2, 5, 7]], [BF16] * 2, 4 * (15 + 35 + 21), 420),
-        ("aten::addmm", [[7], [3, 5], [5, 7], [], []], [BF16] * 3 + ["Scalar"] * 2,
-         2 * (7 + 15 + 35 + 21), 210),
-        ("aten::addmm", [[7], [3, 5], [5, 7], [], [], [3, 7]], [BF16] * 3 + ["Scalar"] * 2 + [BF16],
-         2 * (7 + 15 + 35 + 21), 210),
-        ("aten::baddbmm", [[2, 3, 7], [2, 3, 5], [2, 5, 7], [], []], [FP32] * 3 + ["Scalar"] * 2,
-         4 * (42 + 30 + 70 + 42), 420),
-        ("aten::_scaled_mm", [[3, 5], [5, 7], [], [], [], [], [], []],
-         [FP8, FP8, FP32, FP32, "", "", "Scalar", "Scalar"], 15 + 35 + 8 + 21, 210),
+        (
+            "aten::addmm",
+            [[7], [3, 5], [5, 7], [], []],
+            [BF16] * 3 + ["Scalar"] * 2,
+            2 * (7 + 15 + 35 + 21),
+            210,
+        ),
+        (
+            "aten::addmm",
+            [[7], [3, 5], [5, 7], [], [], [3, 7]],
+            [BF16] * 3 + ["Scalar"] * 2 + [BF16],
+            2 * (7 + 15 + 35 + 21),
+            210,
+        ),
+        (
+            "aten::baddbmm",
+            [[2, 3, 7], [2, 3, 5], [2, 5, 7], [], []],
+            [FP32] * 3 + ["Scalar"] * 2,
+            4 * (42 + 30 + 70 + 42),
+            420,
+        ),
+        (
+            "aten::_scaled_mm",
+            [[3, 5], [5, 7], [], [], [], [], [], []],
+            [FP8, FP8, FP32, FP32, "", "", "Scalar", "Scalar"],
+            15 + 35 + 8 + 21,
+            210,
+        ),
         ("aten::linear", [[2, 3, 5], [7, 5], []], [BF16, BF16, ""], 2 * (30 + 35 + 42), 420),
     ],
-)  # fmt: skip
+)
 def test_every_product(
     name: str, dims: list[Any], types: list[str], bytes_: int, flops: int
 ) -> None:
@@ -62,10 +89,12 @@ def test_a_scaled_product_returns_the_type_it_was_asked_for() -> None:
 def test_an_expanded_tensor_is_read_once() -> None:
     trace = trace_of(
         operator(
-            "aten::bmm", [[8, 3, 5], [8, 5, 7]], [BF16] * 2,
+            "aten::bmm",
+            [[8, 3, 5], [8, 5, 7]],
+            [BF16] * 2,
             **{"Input Strides": [[0, 5, 1], [35, 7, 1]]},
         )
-    )  # fmt: skip
+    )
     assert rows(trace) == [(1, 2 * (15 + 8 * 35 + 8 * 21), 2 * 8 * 3 * 5 * 7)]
 
 
@@ -106,9 +135,12 @@ def test_linear_counts_only_where_no_product_is_inside() -> None:
 def test_ids_that_name_no_single_operator_have_no_row() -> None:
     mm = ("aten::mm", [[3, 5], [5, 7]], [BF16] * 2)
     trace = trace_of(
-        operator(*mm, external=9), operator(*mm, external=9), operator(*mm, external=0),
-        operator(*mm, external=-4), operator(*mm, external=12),
-    )  # fmt: skip
+        operator(*mm, external=9),
+        operator(*mm, external=9),
+        operator(*mm, external=0),
+        operator(*mm, external=-4),
+        operator(*mm, external=12),
+    )
     assert [row[0] for row in rows(trace)] == [12]
 
 

@@ -25,13 +25,25 @@ ROWS = [
     ("marker_api", "a mark", 200, 200, 9, {"tid": 101}),
     ("hip_api", "hipLaunchKernel", 10, 20, 2, {"tid": 101, "stream_ID": 5}),
     ("hsa_api", "hsa_signal_store_screlease", 12, 18, 7, {"tid": 101}),
-    ("kernel_dispatch", 'void gemm<"é", 1>(float*) [clone .kd]', 30, 60, 7,
-     {**GPU, "stream_ID": 5, "LDS_Block_Size": 1024, "VGPR_Count": 32, "Accum_VGPR_Count": 8}),
+    (
+        "kernel_dispatch",
+        'void gemm<"é", 1>(float*) [clone .kd]',
+        30,
+        60,
+        7,
+        {**GPU, "stream_ID": 5, "LDS_Block_Size": 1024, "VGPR_Count": 32, "Accum_VGPR_Count": 8},
+    ),
     ("hip_api", "hipMemcpyAsync", 40, 50, 3, {"tid": 101}),
-    ("memory_copy", "MEMORY_COPY_DEVICE_TO_HOST", 70, 75, 3,
-     {"src_agent": "GPU-0", "dst_agent": "CPU-0", "stream_ID": 5, "tid": 101}),
+    (
+        "memory_copy",
+        "MEMORY_COPY_DEVICE_TO_HOST",
+        70,
+        75,
+        3,
+        {"src_agent": "GPU-0", "dst_agent": "CPU-0", "stream_ID": 5, "tid": 101},
+    ),
     ("rccl_api", "ncclAllReduce", 80, 90, 4, {"tid": 101}),
-]  # fmt: skip
+]
 
 
 def program(folder: Path, text: str) -> None:

@@ -127,8 +127,10 @@ def test_a_tree_is_bounded(written: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_older_traces_have_a_document_for_each_stream(tmp_path: Path) -> None:
     path = tmp_path / "proton.chrome_trace"
-    kernels = [{key: value for key, value in event("gemm", at, at + 40, stream).items()
-                if key != "pid"} for at, stream in ((100, 7), (300, 7), (150, 9))]  # fmt: skip
+    kernels = [
+        {key: value for key, value in event("gemm", at, at + 40, stream).items() if key != "pid"}
+        for at, stream in ((100, 7), (300, 7), (150, 9))
+    ]
     path.write_bytes(trace(kernels[:2], kernels[2:]))
     read = load(path)
     assert read.ops.start_ns.tolist() == [100, 150, 300]

@@ -40,8 +40,11 @@ def test_one_step(tmp_path: Path) -> None:
     assert (trace.source.format, trace.source.events) == ("rocpd", 9)
     assert trace.ops.start_ns.tolist() == [30, 70, 100, 135]
     assert names_of(trace, trace.calls.name[trace.ops.launch]) == [
-        "hipLaunchKernel", "hipMemcpyAsync", "hipGraphLaunch", "hipGraphLaunch",
-    ]  # fmt: skip
+        "hipLaunchKernel",
+        "hipMemcpyAsync",
+        "hipGraphLaunch",
+        "hipGraphLaunch",
+    ]
     assert (trace.calls.pid.tolist(), trace.calls.tid.tolist()) == ([100] * 3, [101] * 3)
     assert names_of(trace, trace.ranges.name) == ["decode_step"]
     report = analyze(trace).report
@@ -65,10 +68,16 @@ def drawn_process(rng: random.Random, pid: int) -> Process:
             process.call(at, at + 9, number, tid=rng.choice((101, 102)))
         end = at + rng.choice((0, 7, 40, -3))
         process.kernel(
-            at, end, number, kernel=rng.choice((7, 8, 9)), queue=rng.choice((3, 4)),
-            agent=GPU + rng.choice((0, 0, 1)), threads=(rng.choice((64, 100)), 2, 1),
-            block=rng.choice((None, (64, 1, 1))), lds=rng.choice((None, 1024)),
-        )  # fmt: skip
+            at,
+            end,
+            number,
+            kernel=rng.choice((7, 8, 9)),
+            queue=rng.choice((3, 4)),
+            agent=GPU + rng.choice((0, 0, 1)),
+            threads=(rng.choice((64, 100)), 2, 1),
+            block=rng.choice((None, (64, 1, 1))),
+            lds=rng.choice((None, 1024)),
+        )
     return process
 
 
@@ -96,9 +105,10 @@ def test_several_processes_in_the_same_tables_are_kept_apart(tmp_path: Path) -> 
         database.execute("INSERT INTO rocpd_info_process (id, nid, pid) VALUES (2, 1, 222)")
         for table in ("kernel_dispatch", "region", "info_agent"):
             columns = [
-                row[1] for row in database.execute(f"PRAGMA table_info(rocpd_{table})")
+                row[1]
+                for row in database.execute(f"PRAGMA table_info(rocpd_{table})")
                 if row[1] not in ("id", "pid")
-            ]  # fmt: skip
+            ]
             listed = ", ".join(f'"{column}"' for column in columns)
             database.execute(
                 f"INSERT INTO rocpd_{table} (pid, {listed}) SELECT 2, {listed} FROM rocpd_{table}"
@@ -122,14 +132,18 @@ def changed(sql: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("UPDATE rocpd_metadata_0 SET value = '4.1.0' WHERE tag = 'schema_version'",
-         r"schema version 4\.1\.0, where 3 is expected"),
+        (
+            "UPDATE rocpd_metadata_0 SET value = '4.1.0' WHERE tag = 'schema_version'",
+            r"schema version 4\.1\.0, where 3 is expected",
+        ),
         ("DELETE FROM rocpd_metadata_0", "schema version none, where 3 is expected"),
         ("DROP TABLE rocpd_info_process_0", "without rocpd_info_process"),
-        ("INSERT INTO rocpd_info_node_0 (id, hash, machine_id) VALUES (9, 9, 'another')",
-         "processes of 2 machines, whose clocks differ"),
+        (
+            "INSERT INTO rocpd_info_node_0 (id, hash, machine_id) VALUES (9, 9, 'another')",
+            "processes of 2 machines, whose clocks differ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_database_of_one_machine_in_the_known_schema(
     sql: str, says: str, tmp_path: Path
 ) -> None:
@@ -193,8 +207,10 @@ def test_damaged_cells_give_a_trace_or_one_line(
     cell = rng.choice(("NULL", "-1", "9223372036854775807", "1e300", "''", "x'ff00'", "'3'"))
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(path.read_bytes())
-        for change in (f'UPDATE OR IGNORE {{}} SET "{column}" = {cell}',
-                       f'ALTER TABLE {{}} DROP COLUMN "{column}"'):  # fmt: skip
+        for change in (
+            f'UPDATE OR IGNORE {{}} SET "{column}" = {cell}',
+            f'ALTER TABLE {{}} DROP COLUMN "{column}"',
+        ):
             if rng.random() < 0.6:
                 with suppress(sqlite3.Error):
                     database.execute(change.format(f"rocpd_{table}_0"))

@@ -50,12 +50,17 @@ def test_one_step(tmp_path: Path) -> None:
     assert trace.ops.end_ns.tolist() == [60, 75, 130, 140]
     assert trace.ops.kind.tolist() == [KERNEL, MEMCPY, KERNEL, KERNEL]
     assert names_of(trace, trace.ops.name) == [
-        "void gemm<float>(float*)", "Memcpy DtoH", "__amd_rocclr_fillBufferAligned",
         "void gemm<float>(float*)",
-    ]  # fmt: skip
+        "Memcpy DtoH",
+        "__amd_rocclr_fillBufferAligned",
+        "void gemm<float>(float*)",
+    ]
     assert names_of(trace, trace.calls.name[trace.ops.launch]) == [
-        "hipLaunchKernel", "hipMemcpyAsync", "hipGraphLaunch", "hipGraphLaunch",
-    ]  # fmt: skip
+        "hipLaunchKernel",
+        "hipMemcpyAsync",
+        "hipGraphLaunch",
+        "hipGraphLaunch",
+    ]
     assert (trace.ops.stream.tolist(), trace.ops.device.tolist()) == ([5] * 4, [0] * 4)
     assert (trace.calls.pid.tolist(), trace.calls.tid.tolist()) == ([100] * 3, [101] * 3)
     assert names_of(trace, trace.ranges.name) == ["decode_step"]
@@ -126,9 +131,12 @@ def test_copies_are_named_by_their_ends_and_lie_on_their_gpu(tmp_path: Path) -> 
         process.copy(10 * at, 10 * at + 5, at, source=source, target=target)
     trace = load(write(tmp_path / "results.json", process))
     assert list(zip(names_of(trace, trace.ops.name), trace.ops.device.tolist(), strict=True)) == [
-        ("Memcpy HtoD", 0), ("Memcpy DtoH", 1), ("Memcpy DtoD", 0), ("Memcpy PtoP", 1),
+        ("Memcpy HtoD", 0),
+        ("Memcpy DtoH", 1),
+        ("Memcpy DtoD", 0),
+        ("Memcpy PtoP", 1),
         ("Memcpy HtoD", 2),
-    ]  # fmt: skip
+    ]
     (copies,) = (one.message for one in trace.findings if one.code == "host_copies")
     assert copies.startswith("1 ")
 

@@ -38,9 +38,12 @@ def test_one_file_and_one_rank_twice_are_not(files: list[Path]) -> None:
         document([op(0, 5)], distributedInfo={"backend": "nccl"}),
         document([op(0, 5)], distributedInfo={"rank": "0"}),
         b'{"padding": "' + b" " * (256 << 10) + b'", "distributedInfo": {"rank": 7}}',
-        b"", b"\x1f\x8b", b"\x1f\x8b\x08\x00broken", b"\xff" * 100,
+        b"",
+        b"\x1f\x8b",
+        b"\x1f\x8b\x08\x00broken",
+        b"\xff" * 100,
     ],
-)  # fmt: skip
+)
 def test_a_file_that_names_none_is_no_rank(files: list[Path], data: bytes) -> None:
     other = files[0].with_name("other")
     other.write_bytes(data)

@@ -13,9 +13,14 @@ from decodescope.analyzer.roofline.peaks import datasheet_peak
 
 # As ROCm's profiler lists an MI300X.
 MI300X = {
-    "id": 0, "name": "", "totalGlobalMem": 206141652992, "computeMajor": 9, "computeMinor": 4,
-    "warpSize": 64, "numSms": 304,
-}  # fmt: skip
+    "id": 0,
+    "name": "",
+    "totalGlobalMem": 206141652992,
+    "computeMajor": 9,
+    "computeMinor": 4,
+    "warpSize": 64,
+    "numSms": 304,
+}
 
 
 @pytest.mark.parametrize(

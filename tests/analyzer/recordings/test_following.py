@@ -48,9 +48,13 @@ def path(tmp_path: Path) -> Path:
 
 def parts(recording: Recording) -> tuple[object, ...]:
     return (
-        list(recording.times_ns), list(recording.offsets), recording.events, recording.end,
-        recording.findings, [frame.message for frame in recording.frames()],
-    )  # fmt: skip
+        list(recording.times_ns),
+        list(recording.offsets),
+        recording.events,
+        recording.end,
+        recording.findings,
+        [frame.message for frame in recording.frames()],
+    )
 
 
 @settings(deadline=None, max_examples=60)

@@ -88,9 +88,15 @@ def test_what_hours_ago_was_logged_is_bounded(path):
 
 def test_marks_are_the_windows_and_the_changes_of_variant(path, tmp_path):
     messages = [
-        hello(), State("building", "a"), State("running", "a"), window(tmp_path, 1, "a"), stats(1),
-        State("paused", "a"), State("running", "b"), window(tmp_path, 2, "b"),
-    ]  # fmt: skip
+        hello(),
+        State("building", "a"),
+        State("running", "a"),
+        window(tmp_path, 1, "a"),
+        stats(1),
+        State("paused", "a"),
+        State("running", "b"),
+        window(tmp_path, 2, "b"),
+    ]
     recording = read_recording(record(path, messages, interval_ns=1000))
     assert recording.marks() == (
         RecordingMark(2000, "switch", "a"),

@@ -101,8 +101,11 @@ def test_recordings_of_every_earlier_protocol_open(path):
 def test_the_bundled_recordings_are_of_the_first_protocol_and_open():
     greetings = []
     for bundled in bundled_recordings():
-        greetings += [event.message for event in read_recording(bundled).events
-                      if isinstance(event.message, Hello)]  # fmt: skip
+        greetings += [
+            event.message
+            for event in read_recording(bundled).events
+            if isinstance(event.message, Hello)
+        ]
     assert len(greetings) == len(bundled_recordings()) > 0
     assert all(greeting.protocol <= PROTOCOL_VERSION for greeting in greetings)
     first = [greeting for greeting in greetings if greeting.protocol == 1]

@@ -81,8 +81,11 @@ def test_the_skew_of_gpus_is_that_of_ranks(tmp_path: Path, run: Run) -> None:
     paths = rank_files(tmp_path, run)
     paths[2].write_bytes(rank_document(run, 2, clock_ns=3_000, first=PER_STEP))
     ranks = analyze_ranks(paths).report.communication
-    events = [*rank_events(run, 0), *rank_events(run, 1, device=1),
-              *rank_events(run, 2, device=2, first=PER_STEP)]  # fmt: skip
+    events = [
+        *rank_events(run, 0),
+        *rank_events(run, 1, device=1),
+        *rank_events(run, 2, device=2, first=PER_STEP),
+    ]
     trace = later(trace_of(*events, baseTimeNanoseconds=BASE), 2, 3_000)
     found = analyze(trace).report.communication
     assert found is not None
@@ -95,8 +98,11 @@ def test_the_skew_of_gpus_is_that_of_ranks(tmp_path: Path, run: Run) -> None:
 
 def nothing_waits() -> list[Trace]:
     run = a_run(2, 20)
-    both = [one for device in (0, 1) for one in (call(10, 20, 5 + device), op(
-        30, 90, 5 + device, device=device))]  # fmt: skip
+    both = [
+        one
+        for device in (0, 1)
+        for one in (call(10, 20, 5 + device), op(30, 90, 5 + device, device=device))
+    ]
     one_of_two = [*both, op(100, 200, 5, name="ncclDevKernel_AllReduce")]
     return [rank_trace(run, 0), trace_of(*both), trace_of(*one_of_two), trace_of()]
 

@@ -7,10 +7,19 @@ from decodescope.analyzer.schema.report import Health
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 CAPTURE = {
-    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
-    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
-    "bytes_per_step": 48_000, "decodescope_version": "0",
-}  # fmt: skip
+    "device": "cuda",
+    "device_name": "NVIDIA H200",
+    "model": "m",
+    "weights": "random",
+    "variant": "eager",
+    "dtype": "bf16",
+    "batch": 1,
+    "context": 4,
+    "position": 4,
+    "steps": 2,
+    "bytes_per_step": 48_000,
+    "decodescope_version": "0",
+}
 STEPS = (span(0, 100, "decode_step"), span(100, 200, "decode_step"))
 
 
@@ -67,9 +76,11 @@ def test_kernel_launches_without_a_kernel_are_counted() -> None:
     ran = [call(0, 10, 1), call(2, 8, 1, name="cuLaunchKernel"), op(20, 30, 1)]
     capturing = [
         call(30, 31, 7, name="cudaStreamBeginCapture_v10000"),
-        call(32, 33, 8), call(34, 35, 9, tid=2), op(50, 60, 9),
+        call(32, 33, 8),
+        call(34, 35, 9, tid=2),
+        op(50, 60, 9),
         call(36, 37, 10, name="cudaStreamEndCapture"),
-    ]  # fmt: skip
+    ]
     assert messages(health(*STEPS, *ran, *capturing), "launches_without_ops") == []
     cut = [
         call(70, 71, 11),

@@ -78,9 +78,11 @@ def test_unknown_categories_are_named_where_they_are_a_relevant_share(
 
 
 def test_a_trace_of_which_nothing_is_understood_says_so() -> None:
-    other = [{"ph": "B", "pid": 1, "tid": 1, "ts": 1, "name": "x"},
-             {"ph": "E", "pid": 1, "tid": 1, "ts": 2},
-             {"ph": "b", "cat": "net", "id": 1, "pid": 1, "ts": 2, "name": "y"}]  # fmt: skip
+    other = [
+        {"ph": "B", "pid": 1, "tid": 1, "ts": 1, "name": "x"},
+        {"ph": "E", "pid": 1, "tid": 1, "ts": 2},
+        {"ph": "b", "cat": "net", "id": 1, "pid": 1, "ts": 2, "name": "y"},
+    ]
     report = report_of(*other)
     assert "1 events of (no category), 1 events of net (asynchronous)" in said(
         report, "not_understood"
@@ -113,10 +115,12 @@ def capture(at: int, launches: int, first: int = 100, api: str = "hip") -> list[
     begin, launch, end = APIS[api]
     return [
         call(at, at + 5, name=begin),
-        *(call(at + 10 * i + 10, at + 10 * i + 15, first + i, name=launch)
-          for i in range(launches)),
+        *(
+            call(at + 10 * i + 10, at + 10 * i + 15, first + i, name=launch)
+            for i in range(launches)
+        ),
         call(at + 10 * launches + 10, at + 10 * launches + 20, name=end),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -35,8 +35,10 @@ def analysis_of(rows: list[tuple[str, int, int, bool]]) -> Analysis:
     """Two ranges "a" and "b" in a step; each row is a kernel with its length, the gap before it,
     and whether its call is in the trace."""
     events: list[Any] = [
-        span(0, 1_000_000, "decode_step"), span(10, 500, "a"), span(500, 900_000, "b"),
-    ]  # fmt: skip
+        span(0, 1_000_000, "decode_step"),
+        span(10, 500, "a"),
+        span(500, 900_000, "b"),
+    ]
     at = 1_000
     for number, (name, length, gap, linked) in enumerate(rows, 1):
         at += gap
@@ -49,8 +51,9 @@ def analysis_of(rows: list[tuple[str, int, int, bool]]) -> Analysis:
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("kmn"), st.integers(1, 50), st.integers(0, 20), st.booleans()),
-    min_size=1, max_size=80,
-)  # fmt: skip
+    min_size=1,
+    max_size=80,
+)
 
 
 @given(ROWS)

@@ -14,9 +14,10 @@ from tests.helpers.planted.step_reports import assert_adds_up, bundled
 from tests.helpers.read_once import analysed_once
 
 FOREIGN = (
-    "mi300x_vllm_decode_graph.json.gz", "h200_llama1b_hf_eager.json.gz",
+    "mi300x_vllm_decode_graph.json.gz",
+    "h200_llama1b_hf_eager.json.gz",
     "h100_qwen1.5_0.5b_eager.json.gz",
-)  # fmt: skip
+)
 
 
 def check(found: Analysis) -> None:
@@ -96,8 +97,9 @@ def test_layers_of_two_devices(alike: bool) -> None:
     ops = {row.layer: row.ops for row in report.layers}
     single = {row.layer: row.ops for row in one.report.layers}
     whole = sum(single.values())
-    assert ops == ({layer: 2 * n for layer, n in single.items()} if alike
-                   else single | {"outside": whole})  # fmt: skip
+    assert ops == (
+        {layer: 2 * n for layer, n in single.items()} if alike else single | {"outside": whole}
+    )
     changes = step_changes(one.report, report)
     assert changes is not None
     assert_adds_up(changes)

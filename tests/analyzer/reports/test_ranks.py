@@ -224,9 +224,15 @@ def some_traces(draw: st.DrawFn) -> list[Trace]:
             device, stream = draw(st.integers(0, 2)), draw(st.integers(7, 8))
             events.append(call(at, at + 3, index + 1, tid=draw(st.integers(1, 2))))
             events.append(
-                op(at + 5, at + draw(st.integers(5, 90)), index + 1, device=device, stream=stream,
-                   name=draw(st.sampled_from("abc")))
-            )  # fmt: skip
+                op(
+                    at + 5,
+                    at + draw(st.integers(5, 90)),
+                    index + 1,
+                    device=device,
+                    stream=stream,
+                    name=draw(st.sampled_from("abc")),
+                )
+            )
         traces.append(rank_trace(rank, base=BASE + rank * draw(st.integers(1, 900)), events=events))
     return traces
 
@@ -238,18 +244,25 @@ def test_nothing_is_lost_and_everything_is_sorted(traces: list[Trace]) -> None:
     merged = ranks.merged
     assert merged is not None
     expected = [
-        (trace.base_ns + int(ops.start_ns[i]), trace.names[ops.name[i]], place,
-         trace.base_ns + int(trace.calls.start_ns[ops.launch[i]]))
+        (
+            trace.base_ns + int(ops.start_ns[i]),
+            trace.names[ops.name[i]],
+            place,
+            trace.base_ns + int(trace.calls.start_ns[ops.launch[i]]),
+        )
         for place, trace in enumerate(traces)
         for ops in [trace.ops]
         for i in range(len(ops))
-    ]  # fmt: skip
+    ]
     found = [
-        (merged.base_ns + int(merged.ops.start_ns[i]), merged.names[merged.ops.name[i]],
-         int(merged.calls.pid[merged.ops.launch[i]]) >> 32,
-         merged.base_ns + int(merged.calls.start_ns[merged.ops.launch[i]]))
+        (
+            merged.base_ns + int(merged.ops.start_ns[i]),
+            merged.names[merged.ops.name[i]],
+            int(merged.calls.pid[merged.ops.launch[i]]) >> 32,
+            merged.base_ns + int(merged.calls.start_ns[merged.ops.launch[i]]),
+        )
         for i in range(len(merged.ops))
-    ]  # fmt: skip
+    ]
     assert sorted(found) == sorted(expected)
     check_sorted(merged.ops, merged.ops.device)
     check_sorted(merged.calls, -merged.calls.end_ns)

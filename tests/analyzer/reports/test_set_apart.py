@@ -23,9 +23,15 @@ from tests.helpers.reports import check_report
 
 RECORDINGS = sorted((Path(__file__).parents[3] / "analyzer" / "recordings").glob("h200-*.dsrec"))
 CLEAN = (
-    "a100_eager", "cpu_only", "h100_qwen1.5_0.5b_eager", "h200_llama1b_hf_eager",
-    "legacy_categories", "mi300x_vllm_decode_graph", "v100_cuda_graph", "a100_triton_small",
-)  # fmt: skip
+    "a100_eager",
+    "cpu_only",
+    "h100_qwen1.5_0.5b_eager",
+    "h200_llama1b_hf_eager",
+    "legacy_categories",
+    "mi300x_vllm_decode_graph",
+    "v100_cuda_graph",
+    "a100_triton_small",
+)
 CAUSES = {
     "hipEventSynchronize": "wait",
     "cuLibraryLoadData": "module_loading",

@@ -131,10 +131,13 @@ def test_the_matrix_units_that_weights_can_use() -> None:
         ("5.3TB/s,1307TFLOP/s", 5300, dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1307)),
         ("1.3PFLOPS, 5.3TB/s", 5300, dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1300)),
         ("5.3TB/s,bf16=1307.4TFLOP/s,fp8=2614.9TFLOPS", 5300, {"bf16": 1307.4, "fp8": 2614.9}),
-        ("5.3TB/s,fp8=2000TFLOP/s,1000TFLOP/s", 5300,
-         {"bf16": 1000, "fp16": 1000, "fp8": 2000, "fp32": 1000}),
+        (
+            "5.3TB/s,fp8=2000TFLOP/s,1000TFLOP/s",
+            5300,
+            {"bf16": 1000, "fp16": 1000, "fp8": 2000, "fp32": 1000},
+        ),
     ],
-)  # fmt: skip
+)
 def test_given_peaks(text: str, gigabytes_per_s: float, teraflops: dict[str, float]) -> None:
     found = parse_peak(text)
     assert found.bytes_per_s == pytest.approx(gigabytes_per_s * 1e9)
@@ -145,11 +148,28 @@ def test_given_peaks(text: str, gigabytes_per_s: float, teraflops: dict[str, flo
 @pytest.mark.parametrize(
     "text",
     [
-        "", "5.3", "TB/s", "5.3TB", "-5TB/s", "0GB/s", "1e99TB/s", "nanTB/s", "infTB/s",
-        "5.3TB/s,5.3TB/s", "1307TFLOP/s", "5.3TB/s,fp4=1TFLOP/s", "bf16=5.3TB/s", "5.3Tb/s",
-        "5.3TB/s;1PFLOP/s", "5.3TB/s,", "\x1b[2J", "9" * 400 + "GB/s", "5.3TB/h", "\uff15TB/s\n",
+        "",
+        "5.3",
+        "TB/s",
+        "5.3TB",
+        "-5TB/s",
+        "0GB/s",
+        "1e99TB/s",
+        "nanTB/s",
+        "infTB/s",
+        "5.3TB/s,5.3TB/s",
+        "1307TFLOP/s",
+        "5.3TB/s,fp4=1TFLOP/s",
+        "bf16=5.3TB/s",
+        "5.3Tb/s",
+        "5.3TB/s;1PFLOP/s",
+        "5.3TB/s,",
+        "\x1b[2J",
+        "9" * 400 + "GB/s",
+        "5.3TB/h",
+        "\uff15TB/s\n",
     ],
-)  # fmt: skip
+)
 def test_other_peaks_are_refused_with_an_example(text: str) -> None:
     with pytest.raises(InputError, match="4682GB/s") as error:
         parse_peak(text)

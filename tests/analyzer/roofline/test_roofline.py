@@ -14,10 +14,20 @@ from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 H200 = [{"id": 0, "name": "NVIDIA H200"}]
 CAPTURE = {
-    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
-    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
-    "bytes_per_step": 48_000, "unprofiled_step_ns": None, "decodescope_version": "0",
-}  # fmt: skip
+    "device": "cuda",
+    "device_name": "NVIDIA H200",
+    "model": "m",
+    "weights": "random",
+    "variant": "eager",
+    "dtype": "bf16",
+    "batch": 1,
+    "context": 4,
+    "position": 4,
+    "steps": 2,
+    "bytes_per_step": 48_000,
+    "unprofiled_step_ns": None,
+    "decodescope_version": "0",
+}
 
 
 def with_work(trace: Trace, *rows: tuple[int, int, int]) -> Trace:
@@ -95,12 +105,16 @@ def test_a_kernel_that_took_no_time_has_no_share() -> None:
 def test_an_operators_work_counts_once_for_its_longest_kernel() -> None:
     ids = {"External id": 7}
     trace = trace_of(
-        call(0, 1, 1), op(10, 20, 1, name="zero", cat="gpu_memset", **ids),
-        call(1, 2, 2), op(20, 50, 2, name="gemm", **ids),
-        call(2, 3, 3), op(50, 59, 3, name="reduce", **ids),
-        call(3, 4, 4), op(60, 160, 4, name="other", **{"External id": 8}),
+        call(0, 1, 1),
+        op(10, 20, 1, name="zero", cat="gpu_memset", **ids),
+        call(1, 2, 2),
+        op(20, 50, 2, name="gemm", **ids),
+        call(2, 3, 3),
+        op(50, 59, 3, name="reduce", **ids),
+        call(3, 4, 4),
+        op(60, 160, 4, name="other", **{"External id": 8}),
         deviceProperties=H200,
-    )  # fmt: skip
+    )
     known = with_work(trace, (7, 1000, 2000))
     assert roofline(known).bytes == 1000
     assert [kernel(known, name).roofline for name in ("reduce", "other")] == [None, None]

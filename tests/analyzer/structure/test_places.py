@@ -70,10 +70,14 @@ def test_a_dense_mlp_beside_experts_keeps_its_roles(dense_first: bool) -> None:
     norm, product = ("rms_norm_kernel", "norm"), "nvjet_tst_64x8"
     dense = [norm, (product, "gate_up"), ("act_and_mul_kernel", "activation"), (product, "down")]
     experts = [
-        norm, (product, "router"), ("topkGatingSoftmax", "router"), norm,
-        ("fused_moe_kernel", "experts"), ("act_and_mul_kernel", "activation"),
+        norm,
+        (product, "router"),
+        ("topkGatingSoftmax", "router"),
+        norm,
         ("fused_moe_kernel", "experts"),
-    ]  # fmt: skip
+        ("act_and_mul_kernel", "activation"),
+        ("fused_moe_kernel", "experts"),
+    ]
     attention = [norm, (product, "qkv"), ("flash_fwd_splitkv_kernel", "attention"), (product, "o")]
     parts = [*dense, norm, *experts] if dense_first else [*experts, norm, *dense]
     layer = [*attention, norm, *parts, norm, norm]

@@ -96,8 +96,14 @@ def test_unfolded_rows_are_the_ranges_themselves() -> None:
     lines = lines_of(LAYERS, by_layer=False)
     assert tuple(line.range for line in lines) == LAYERS
     assert [line.above for line in lines] == [
-        None, "step", "step/layer.0", "step", "step/layer.1", "step/layer.1", "step",
-    ]  # fmt: skip
+        None,
+        "step",
+        "step/layer.0",
+        "step",
+        "step/layer.1",
+        "step/layer.1",
+        "step",
+    ]
 
 
 def test_a_folded_row_is_as_certain_as_its_least_certain_range() -> None:

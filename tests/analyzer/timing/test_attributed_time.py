@@ -36,30 +36,49 @@ KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
 NAMES = ("a", "b", "c")
 RENAMED = {"a": "z", "b": "a", "c": "m"}
 ON_CPU = {
-    "device": "cpu", "device_name": "test", "model": "m", "weights": "bundled", "variant": "v",
-    "dtype": "fp32", "batch": 1, "context": 1, "position": 1, "steps": 1, "bytes_per_step": 1,
-    "unprofiled_step_ns": None, "decodescope_version": "0",
-}  # fmt: skip
+    "device": "cpu",
+    "device_name": "test",
+    "model": "m",
+    "weights": "bundled",
+    "variant": "v",
+    "dtype": "fp32",
+    "batch": 1,
+    "context": 1,
+    "position": 1,
+    "steps": 1,
+    "bytes_per_step": 1,
+    "unprofiled_step_ns": None,
+    "decodescope_version": "0",
+}
 Row = tuple[int, int, int, int, str, str]
 
 rows_of_ops = st.lists(
     st.tuples(
-        st.integers(0, 60), st.integers(0, 25), st.integers(0, 1), st.integers(7, 8),
-        st.sampled_from(KINDS), st.sampled_from(NAMES),
+        st.integers(0, 60),
+        st.integers(0, 25),
+        st.integers(0, 1),
+        st.integers(7, 8),
+        st.sampled_from(KINDS),
+        st.sampled_from(NAMES),
     ),
     min_size=1,
     max_size=14,
-)  # fmt: skip
+)
 
 
 def events_of(rows: list[Row], later: int = 0, names: dict[str, str] | None = None) -> list[Event]:
     return [
         op(
-            later + start, later + start + length, number + 1, device=device, stream=stream,
-            cat=kind, name=(names or {}).get(name, name),
+            later + start,
+            later + start + length,
+            number + 1,
+            device=device,
+            stream=stream,
+            cat=kind,
+            name=(names or {}).get(name, name),
         )
         for number, (start, length, device, stream, kind, name) in enumerate(rows)
-    ]  # fmt: skip
+    ]
 
 
 def totals(report: Report) -> dict[str, int]:

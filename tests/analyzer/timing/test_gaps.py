@@ -94,10 +94,20 @@ def test_the_clock_and_the_order_of_events_change_nothing(
 
 
 CAPTURE = {
-    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
-    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
-    "bytes_per_step": 48_000, "unprofiled_step_ns": 90, "decodescope_version": "0",
-}  # fmt: skip
+    "device": "cuda",
+    "device_name": "NVIDIA H200",
+    "model": "m",
+    "weights": "random",
+    "variant": "eager",
+    "dtype": "bf16",
+    "batch": 1,
+    "context": 4,
+    "position": 4,
+    "steps": 2,
+    "bytes_per_step": 48_000,
+    "unprofiled_step_ns": 90,
+    "decodescope_version": "0",
+}
 
 
 def kinds(*events: Event) -> list[str]:
@@ -125,9 +135,12 @@ def test_a_late_launch_before_a_long_wait_for_an_event_is_mostly_a_dependency() 
     wait = call(10_500, 11_000, name="cudaStreamWaitEvent")
     prev, following = op(0, 10_000, 1), op(100_000_000, 100_001_000, 2)
     late = [
-        ("host_wait: python", 500), ("host_wait: other_api", 500), ("host_wait: python", 14_001),
-        ("launch_call", 5_000), ("dependency", 99_969_999),
-    ]  # fmt: skip
+        ("host_wait: python", 500),
+        ("host_wait: other_api", 500),
+        ("host_wait: python", 14_001),
+        ("launch_call", 5_000),
+        ("dependency", 99_969_999),
+    ]
     launch = call(25_001, 30_001, 2)
     assert cut(prev, wait, launch, following) == late
     gap = analyze(trace_of(prev, wait, launch, following)).report.largest_gaps[0]
@@ -143,16 +156,26 @@ def test_the_inside_of_a_graph_launch_is_no_python() -> None:
 
 def test_a_host_wait_is_cut_by_what_the_thread_did_at_each_moment() -> None:
     events = [
-        op(0, 100, 1), call(90, 130, name="cudaStreamSynchronize"),
-        call(150, 200, name="cudaMalloc"), call(160, 170, name="cuMemCreate"),
-        call(170, 180, name="cudaDeviceSynchronize"), call(200, 210, name="cudaEventRecord"),
-        call(220, 240, name="cudaStreamSynchronize", tid=2), call(300, 310, 2), op(310, 400, 2),
-    ]  # fmt: skip
+        op(0, 100, 1),
+        call(90, 130, name="cudaStreamSynchronize"),
+        call(150, 200, name="cudaMalloc"),
+        call(160, 170, name="cuMemCreate"),
+        call(170, 180, name="cudaDeviceSynchronize"),
+        call(200, 210, name="cudaEventRecord"),
+        call(220, 240, name="cudaStreamSynchronize", tid=2),
+        call(300, 310, 2),
+        op(310, 400, 2),
+    ]
     assert cut(*events) == [
-        ("host_wait: sync", 30), ("host_wait: python", 20), ("host_wait: allocation", 20),
-        ("host_wait: sync", 10), ("host_wait: allocation", 20), ("host_wait: other_api", 10),
-        ("host_wait: python", 90), ("launch_call", 10),
-    ]  # fmt: skip
+        ("host_wait: sync", 30),
+        ("host_wait: python", 20),
+        ("host_wait: allocation", 20),
+        ("host_wait: sync", 10),
+        ("host_wait: allocation", 20),
+        ("host_wait: other_api", 10),
+        ("host_wait: python", 90),
+        ("launch_call", 10),
+    ]
 
 
 def test_a_floor_holds_for_what_is_left_after_the_launch_call() -> None:

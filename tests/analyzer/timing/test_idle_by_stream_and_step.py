@@ -81,10 +81,13 @@ def test_idle_of_a_step_has_classes_that_add_up_on_any_number_of_devices(
 def test_idle_between_two_devices_of_one_step_waits_for_the_other_one() -> None:
     report = analyze(
         trace_of(
-            span(0, 9, "decode_step"), call(1, 2, 1), call(3, 4, 2),
-            op(10, 20, 1, device=0), op(50, 60, 2, device=1),
+            span(0, 9, "decode_step"),
+            call(1, 2, 1),
+            call(3, 4, 2),
+            op(10, 20, 1, device=0),
+            op(50, 60, 2, device=1),
         )
-    ).report  # fmt: skip
+    ).report
     assert [device.idle_ns for device in report.devices] == [0, 0]
     (step,) = report.steps
     assert (step.busy_ns, step.idle_ns, step.gaps) == (20, 30, {"dependency": 30})
@@ -94,12 +97,15 @@ def test_idle_between_two_devices_of_one_step_waits_for_the_other_one() -> None:
 def test_a_longest_gap_names_its_stream_step_range_and_what_the_host_did() -> None:
     report = analyze(
         trace_of(
-            span(0, 1000, "decode_step_0"), span(100, 900, "layer.3"),
-            call(1, 2, 1), op(3, 10, 1, stream=5),
+            span(0, 1000, "decode_step_0"),
+            span(100, 900, "layer.3"),
+            call(1, 2, 1),
+            op(3, 10, 1, stream=5),
             call(200, 600, 9, name="cudaStreamSynchronize"),
-            call(700, 702, 2), op(710, 720, 2, stream=6),
+            call(700, 702, 2),
+            op(710, 720, 2, stream=6),
         )
-    ).report  # fmt: skip
+    ).report
     (gap,) = report.largest_gaps
     assert (gap.stream, gap.step, gap.range) == (6, 0, "decode_step/layer.3")
     assert gap.host is not None
@@ -112,9 +118,14 @@ def test_a_gap_without_its_call_shows_the_thread_that_launched_most(launched: bo
     calls = [call(1, 2, 1, tid=4), call(2, 3, 2, tid=4), call(5, 6, 3, tid=1)]
     report = analyze(
         trace_of(
-            *(calls if launched else []), span(0, 99, "wrong", tid=1), span(0, 99, "right", tid=4),
-            op(10, 11, 1), op(11, 12, 2), op(12, 13, 3), op(80, 90),
+            *(calls if launched else []),
+            span(0, 99, "wrong", tid=1),
+            span(0, 99, "right", tid=4),
+            op(10, 11, 1),
+            op(11, 12, 2),
+            op(12, 13, 3),
+            op(80, 90),
         )
-    ).report  # fmt: skip
+    ).report
     host = report.largest_gaps[0].host
     assert (host.range if host else None) == ("right" if launched else None)

@@ -173,8 +173,9 @@ def test_each_thread_has_steps_of_its_own() -> None:
     assert sorted(set(analysis.steps.device.tolist())) == [0, 1]
     assert np.bincount(analysis.steps.device).tolist() == [4, 3]
     following = analysis.steps.following
-    assert (analysis.steps.device[following[following >= 0]]
-            == analysis.steps.device[following >= 0]).all()  # fmt: skip
+    assert (
+        analysis.steps.device[following[following >= 0]] == analysis.steps.device[following >= 0]
+    ).all()
 
 
 def _shuffled(launches: list[Launch]) -> list[Launch]:
@@ -242,8 +243,12 @@ def test_captures_without_their_markers_have_the_same_steps(repository: Path, va
 
 
 def test_foreign_traces_that_show_no_steps_have_none(foreign_traces: Path) -> None:
-    for name in ("a100_eager.json.gz", "v100_cuda_graph.json.gz", "h100_2gpu_1s.sqlite",
-                 "mi300x_vllm_graph_capture.json.gz"):  # fmt: skip
+    for name in (
+        "a100_eager.json.gz",
+        "v100_cuda_graph.json.gz",
+        "h100_2gpu_1s.sqlite",
+        "mi300x_vllm_graph_capture.json.gz",
+    ):
         trace = loaded_once(foreign_traces / name)
         found = analyze(replace(trace, ranges=trace.ranges.take(slice(0, 0)))).steps
         assert (found.source, len(found)) == ("none", 0), name

@@ -139,14 +139,12 @@ def raws(*texts: str) -> list[msgspec.Raw]:
 
 @given(
     st.lists(
-        st.decimals(
-            min_value=0, max_value=Decimal(2) * 10**15, places=3, allow_nan=False
-        ),
+        st.decimals(min_value=0, max_value=Decimal(2) * 10**15, places=3, allow_nan=False),
         min_size=1,
         max_size=20,
     ),
     st.sampled_from([0, 1, 2, 3, 6]),
-)  # fmt: skip
+)
 def test_microseconds_become_exact_nanoseconds(values: list[Decimal], places: int) -> None:
     texts = [f"{value:.{places}f}" for value in values]
     found, usable = to_nanoseconds(raws(*texts))

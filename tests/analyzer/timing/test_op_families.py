@@ -25,15 +25,19 @@ NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
         ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop", "attention"),
         ("void at::native::reduce_kernel<512, 1, MeanOps<float>>", "reduction"),
         ("triton_red_fused_mean_0", "reduction"),
-        ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>",
-         "elementwise"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>",
+            "elementwise",
+        ),
         ("triton_poi_fused_add_cos_sin_0", "elementwise"),
         ("triton_red_fused__to_copy_embedding_mean_pow_0", "reduction"),
         ("triton_per_fused_mean_mul_rsqrt_2", "reduction"),
         ("triton_red_fused__to_copy_mm_5", "matmul"),
         ("triton_tem_fused_addmm_3", "matmul"),
-        ("triton_poi_fused__scaled_dot_product_cudnn_attention_cat_cos_mul_neg_sin_4",
-         "elementwise"),
+        (
+            "triton_poi_fused__scaled_dot_product_cudnn_attention_cat_cos_mul_neg_sin_4",
+            "elementwise",
+        ),
         ("triton_poi_fused__to_copy_silu_1", "elementwise"),
         ("triton_poi_fused_index_copy_transpose_view_7", "copy"),
         ("triton_poi_fused_add_relu_1", "elementwise"),
@@ -54,7 +58,7 @@ NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
         ("_dequantize_rows_kernel", "elementwise"),
         ("mystery", "other"),
     ],
-)  # fmt: skip
+)
 def test_families_by_name(name, family):
     assert kernel_meaning(name).family == family
 

@@ -109,11 +109,15 @@ def test_short_kernels_ran_for_less_time_than_their_call(
 def test_copies_and_graphs_have_no_short_kernels() -> None:
     report = analyze(
         trace_of(
-            call(0, 50, 1, name="cudaMemcpyAsync"), op(10, 20, 1, cat="gpu_memcpy"),
-            call(60, 99, 2, name="cudaGraphLaunch"), op(100, 101, 2),
-            call(110, 119, 3), op(130, 135, 3, name="short"),
-            call(140, 142, 4), op(150, 155, 4, name="long"),
+            call(0, 50, 1, name="cudaMemcpyAsync"),
+            op(10, 20, 1, cat="gpu_memcpy"),
+            call(60, 99, 2, name="cudaGraphLaunch"),
+            op(100, 101, 2),
+            call(110, 119, 3),
+            op(130, 135, 3, name="short"),
+            call(140, 142, 4),
+            op(150, 155, 4, name="long"),
         )
-    ).report  # fmt: skip
+    ).report
     assert report.launches.short_kernels == ShortKernels(1, 0.5, 5, 9)
     assert {k.name: k.short_calls for k in report.kernels} == {"kernel": 0, "short": 1, "long": 0}

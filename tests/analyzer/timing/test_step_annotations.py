@@ -102,7 +102,7 @@ _SUMS = "(sq0sk0sqsq0sqsk0)"
         ("step 7", UNKNOWN),
         ("ProfilerStep#3", UNKNOWN),
     ],
-)  # fmt: skip
+)
 def test_what_names_of_engines_say(name: str, expected: StepAnnotation) -> None:
     assert parse_annotation(name) == expected
     assert is_step_name(name) or name == "prefill"
@@ -129,10 +129,12 @@ def test_malformed_names_say_nothing(name: str) -> None:
     assert parse_annotation(name) == UNKNOWN
 
 
-@given(st.one_of(
-    st.text(max_size=80),
-    st.from_regex(r"(execute_|step\[|decode\[bs=|\[Executor\] _forward_step)[\w\[\]()= .:-]*"),
-))  # fmt: skip
+@given(
+    st.one_of(
+        st.text(max_size=80),
+        st.from_regex(r"(execute_|step\[|decode\[bs=|\[Executor\] _forward_step)[\w\[\]()= .:-]*"),
+    )
+)
 def test_any_name_is_read_without_an_error(name: str) -> None:
     said = parse_annotation(name)
     for number in (said.batch, said.query_tokens, said.kv_tokens):

@@ -66,12 +66,15 @@ def test_the_profilers_steps_take_their_kind_from_the_annotations_inside() -> No
     events = steps_of("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3")
     events += [
         span(2, 90, "step[DECODE bs=3]"),
-        span(102, 140, "step[DECODE bs=3]"), span(142, 180, "step[DECODE bs=5]"),
+        span(102, 140, "step[DECODE bs=3]"),
+        span(142, 180, "step[DECODE bs=5]"),
         span(202, 250, "step[DECODE bs=3]", tid=9),
-    ]  # fmt: skip
+    ]
     assert sorted(kinds(*events), key=str) == [
-        ("decode", 1, 3, None, 3), ("decode", 1, None, None, None), ("unknown", 1, None, None, None)
-    ]  # fmt: skip
+        ("decode", 1, 3, None, 3),
+        ("decode", 1, None, None, None),
+        ("unknown", 1, None, None, None),
+    ]
 
 
 def test_other_markers_are_of_unknown_kind_and_no_steps_have_no_kinds() -> None:
@@ -85,8 +88,10 @@ def test_a_captures_steps_have_its_batch_and_position(repository: Path) -> None:
     capture = replace(trace, capture=msgspec.structs.replace(trace.capture, batch=3, position=100))
     said = kinds_of(capture, analyze(capture).steps)
     assert [(one.kind, one.batch, one.kv_tokens) for one in said] == [
-        ("decode", 3, 303), ("decode", 3, 306), ("decode", 3, 309)
-    ]  # fmt: skip
+        ("decode", 3, 303),
+        ("decode", 3, 306),
+        ("decode", 3, 309),
+    ]
 
 
 def test_a_step_of_vllm(foreign_traces: Path) -> None:

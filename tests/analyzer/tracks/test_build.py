@@ -56,12 +56,21 @@ def test_a_trace_without_steps_has_a_timeline():
 
 def test_two_devices_have_tracks_of_their_own():
     tracks = tracks_of(
-        call(0, 5, 1, tid=1), call(0, 5, 2, tid=2),
-        op(10, 40, 1, device=0), op(20, 50, 2, device=1), op(60, 70, 1, device=0, stream=9),
-    )  # fmt: skip
+        call(0, 5, 1, tid=1),
+        call(0, 5, 2, tid=2),
+        op(10, 40, 1, device=0),
+        op(20, 50, 2, device=1),
+        op(60, 70, 1, device=0, stream=9),
+    )
     assert titles(tracks) == [
-        "g0 host", "g0 str 7", "g0 str 9", "g0 gaps", "g1 host", "g1 str 7", "g1 gaps",
-    ]  # fmt: skip
+        "g0 host",
+        "g0 str 7",
+        "g0 str 9",
+        "g0 gaps",
+        "g1 host",
+        "g1 str 7",
+        "g1 gaps",
+    ]
     assert shown(tracks, "g0 gaps") == [(40, 60, "")]
     assert shown(tracks, "g1 gaps") == []
 
@@ -71,12 +80,18 @@ def test_eight_ranks_have_tracks_of_their_own_on_one_clock(tmp_path):
     for rank in range(8):
         at = 5 * rank
         path = tmp_path / f"rank{rank}.json"
-        path.write_bytes(document(
-            [call(at, at + 5, 1), op(at + 10, at + 40, 1, name="gemm"),
-             span(at, at + 50, "decode_step_0")],
-            baseTimeNanoseconds=BASE, deviceProperties=[{"id": 0, "name": "H100"}],
-            distributedInfo={"backend": "nccl", "rank": rank, "world_size": 8},
-        ))  # fmt: skip
+        path.write_bytes(
+            document(
+                [
+                    call(at, at + 5, 1),
+                    op(at + 10, at + 40, 1, name="gemm"),
+                    span(at, at + 50, "decode_step_0"),
+                ],
+                baseTimeNanoseconds=BASE,
+                deviceProperties=[{"id": 0, "name": "H100"}],
+                distributedInfo={"backend": "nccl", "rank": rank, "world_size": 8},
+            )
+        )
         paths.append(path)
     ranks = analyze_ranks(paths)
     merged = ranks.merged
@@ -91,13 +106,17 @@ def test_eight_ranks_have_tracks_of_their_own_on_one_clock(tmp_path):
 def test_the_host_shows_what_is_innermost():
     tracks = tracks_of(
         event("cpu_op", "aten::mm", 0, 100, 4242, 1),
-        call(20, 40, 1), op(50, 90, 1),
+        call(20, 40, 1),
+        op(50, 90, 1),
         call(60, 80, 2, name="cudaStreamSynchronize"),
-    )  # fmt: skip
+    )
     assert shown(tracks, "host") == [
-        (0, 20, "aten::mm"), (20, 40, "cudaLaunchKernel"), (40, 60, "aten::mm"),
-        (60, 80, "cudaStreamSynchronize"), (80, 100, "aten::mm"),
-    ]  # fmt: skip
+        (0, 20, "aten::mm"),
+        (20, 40, "cudaLaunchKernel"),
+        (40, 60, "aten::mm"),
+        (60, 80, "cudaStreamSynchronize"),
+        (80, 100, "aten::mm"),
+    ]
     (host,) = (track for track in tracks.tracks if track.key.kind == "host")
     kinds = [HOST_KINDS[kind] for kind in host.slices.kind.tolist()]
     assert kinds == ["operator", "launch", "operator", "sync", "operator"]
@@ -105,18 +124,25 @@ def test_the_host_shows_what_is_innermost():
 
 def test_ranges_are_shown_on_the_host_and_above_the_ops_that_they_launched():
     tracks = tracks_of(
-        span(0, 100, "decode_step_0"), span(0, 40, "attention"), span(50, 100, "mlp"),
-        call(10, 12, 1), call(20, 22, 2), call(60, 62, 3),
-        op(200, 210, 1), op(220, 230, 2), op(240, 250, 3),
-    )  # fmt: skip
+        span(0, 100, "decode_step_0"),
+        span(0, 40, "attention"),
+        span(50, 100, "mlp"),
+        call(10, 12, 1),
+        call(20, 22, 2),
+        call(60, 62, 3),
+        op(200, 210, 1),
+        op(220, 230, 2),
+        op(240, 250, 3),
+    )
     assert shown(tracks, "h-range") == [(0, 100, "decode_step_0")]
     assert shown(tracks, "range") == [(200, 250, "decode_step")]
     below = [track for track in tracks.tracks if track.title == "  .1"]
     assert [track.key.kind for track in below] == ["host_range", "range"]
     on_device = below[1].slices
     assert [tracks.path(int(label)) for label in on_device.label] == [
-        "decode_step/attention", "decode_step/mlp",
-    ]  # fmt: skip
+        "decode_step/attention",
+        "decode_step/mlp",
+    ]
     assert on_device.start_ns.tolist() == [200, 240]
     assert on_device.end_ns.tolist() == [230, 250]
 
@@ -138,9 +164,13 @@ def test_steps_begin_with_their_first_op_and_the_median_one_is_shown_first():
 
 def test_steps_of_two_threads_are_in_order_of_their_gpu_spans():
     tracks = tracks_of(
-        span(0, 90, "decode_step_0", tid=1), span(5, 95, "decode_step_0", tid=2),
-        call(10, 12, 1, tid=1), call(10, 12, 2, tid=2), op(500, 600, 1), op(200, 300, 2, stream=9),
-    )  # fmt: skip
+        span(0, 90, "decode_step_0", tid=1),
+        span(5, 95, "decode_step_0", tid=2),
+        call(10, 12, 1, tid=1),
+        call(10, 12, 2, tid=2),
+        op(500, 600, 1),
+        op(200, 300, 2, stream=9),
+    )
     assert tracks.steps.start_ns.tolist() == [200, 500]
     assert tracks.step.tolist() == [1, 0]
 

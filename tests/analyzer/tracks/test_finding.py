@@ -38,10 +38,11 @@ def test_the_next_gap_is_the_first_long_one_after_a_time(window, at, least, devi
     gaps = analysed(*window).gaps
     rows = [
         (start, row)
-        for row, (start, end) in enumerate(zip(gaps.start_ns.tolist(), gaps.end_ns.tolist(),
-                                               strict=True))
+        for row, (start, end) in enumerate(
+            zip(gaps.start_ns.tolist(), gaps.end_ns.tolist(), strict=True)
+        )
         if end - start >= least and device in (None, int(gaps.device[row]))
-    ]  # fmt: skip
+    ]
     expected = min((one for one in rows if one[0] > at), default=min(rows, default=(0, None)))
     assert next_gap(gaps, at, least, device) == expected[1]
 
@@ -66,8 +67,9 @@ def test_gaps_by_length_come_one_after_another_and_then_again(window, device):
 def test_matches_are_in_order_of_time_and_complete(window, wanted):
     tracks = find_tracks(analysed(*window))
     found = find_labels(tracks, np.array([name in wanted for name in tracks.names], dtype=np.bool_))
-    shown = list(zip(found.start_ns.tolist(), found.track.tolist(), found.slice.tolist(),
-                     strict=True))  # fmt: skip
+    shown = list(
+        zip(found.start_ns.tolist(), found.track.tolist(), found.slice.tolist(), strict=True)
+    )
     expected = [
         (int(track.slices.start_ns[i]), place, i)
         for place, track in enumerate(tracks.tracks)

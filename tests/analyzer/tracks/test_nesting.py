@@ -26,8 +26,9 @@ def open_at(found, at, below=None):
 def test_the_innermost_pieces_cover_each_nanosecond_once(found):
     pieces, row = innermost(intervals(found))
     shown = {}
-    for start, end, which in zip(pieces.start_ns.tolist(), pieces.end_ns.tolist(), row.tolist(),
-                                 strict=True):  # fmt: skip
+    for start, end, which in zip(
+        pieces.start_ns.tolist(), pieces.end_ns.tolist(), row.tolist(), strict=True
+    ):
         assert start < end
         for at in range(start, end):
             assert at not in shown

@@ -10,12 +10,18 @@ from tests.helpers.kineto_events import call, op, span, trace_of
 def two_steps() -> Analysis:
     return analyze(
         trace_of(
-            span(0, 100, "decode_step"), span(100, 190, "decode_step"),
-            call(5, 8, 1), op(20, 40, 1, name="a"), call(50, 52, 2), op(60, 75, 2, name="b"),
-            call(105, 108, 3), op(120, 150, 3, name="a"), call(151, 155, 4),
+            span(0, 100, "decode_step"),
+            span(100, 190, "decode_step"),
+            call(5, 8, 1),
+            op(20, 40, 1, name="a"),
+            call(50, 52, 2),
+            op(60, 75, 2, name="b"),
+            call(105, 108, 3),
+            op(120, 150, 3, name="a"),
+            call(151, 155, 4),
             op(160, 175, 4, cat="gpu_memcpy"),
         )
-    )  # fmt: skip
+    )
 
 
 def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:

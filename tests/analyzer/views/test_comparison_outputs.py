@@ -36,9 +36,12 @@ def comparison(rounds: int = 4) -> Comparison:
     rates = {name: [100.0 * (i + 1) + r for r in range(rounds)] for i, name in enumerate(VARIANTS)}
     eager = window_of(
         [step_of(0, 900_000, {"host_wait": 300_000})],
-        [range_of("decode_step", 600_000, 300_000), range_of("decode_step/norm", 200_000, 100_000),
-         range_of("decode_step/mlp", 400_000, 200_000)],
-    )  # fmt: skip
+        [
+            range_of("decode_step", 600_000, 300_000),
+            range_of("decode_step/norm", 200_000, 100_000),
+            range_of("decode_step/mlp", 400_000, 200_000),
+        ],
+    )
     fused = window_of(
         [step_of(0, 500_000, {"graph_internal": 40_000})],
         [
@@ -66,12 +69,25 @@ def test_a_comparison_is_shown_completely() -> None:
     outputs = (text_of(comparison_table(compared), 100), comparison_markdown(compared))
     for output in outputs:
         for words in (
-            "llama-3.2-1b@random", "(random weights)", "NVIDIA H200", "4 rounds",
-            "fused+graph+fp8_e4m3 ÷ eager", "faster", "x4", "against fp32 eager, 64 positions",
-            "98.4", "figures of a step", "waiting for the host", "-300", "gone", "new",
-            "(was mlp, norm)", "Where the time went per step: eager to compiled", "said before",
+            "llama-3.2-1b@random",
+            "(random weights)",
+            "NVIDIA H200",
+            "4 rounds",
+            "fused+graph+fp8_e4m3 ÷ eager",
+            "faster",
+            "x4",
+            "against fp32 eager, 64 positions",
+            "98.4",
+            "figures of a step",
+            "waiting for the host",
+            "-300",
+            "gone",
+            "new",
+            "(was mlp, norm)",
+            "Where the time went per step: eager to compiled",
+            "said before",
             "all in decode_step",
-        ):  # fmt: skip
+        ):
             assert words in _unescaped(output), words
         assert "waiting for a stream" not in output
 
@@ -170,10 +186,19 @@ def test_a_markdown_parser_reads_hostile_names_as_text() -> None:
 
 @pytest.mark.parametrize(
     ("base", "other", "text"),
-    [(None, 1, UNKNOWN), (1, None, UNKNOWN), (5, 5, "same"), (0, 0, "same"), (0, 4, "new"),
-     (4, 0, "gone"), (100, 299, "+199.0 %"), (100, 300, "x3.00"), (679, 3, "÷226"),
-     (100, 80, "-20.0 %")],
-)  # fmt: skip
+    [
+        (None, 1, UNKNOWN),
+        (1, None, UNKNOWN),
+        (5, 5, "same"),
+        (0, 0, "same"),
+        (0, 4, "new"),
+        (4, 0, "gone"),
+        (100, 299, "+199.0 %"),
+        (100, 300, "x3.00"),
+        (679, 3, "÷226"),
+        (100, 80, "-20.0 %"),
+    ],
+)
 def test_changes_in_words(base: float | None, other: float | None, text: str) -> None:
     assert change_text(Change(base, other)) == text
 

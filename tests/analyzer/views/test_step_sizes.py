@@ -65,8 +65,11 @@ def test_what_the_trace_does_not_say_is_shown_as_given() -> None:
 
 
 def test_a_batch_on_which_annotations_differ_is_that_which_was_given() -> None:
-    inside = [span(10_000 * k + at, 10_000 * k + at + 50, f"step[DECODE bs={3 + at // 100}]")
-              for k in range(2) for at in (100, 300)]  # fmt: skip
+    inside = [
+        span(10_000 * k + at, 10_000 * k + at + 50, f"step[DECODE bs={3 + at // 100}]")
+        for k in range(2)
+        for at in (100, 300)
+    ]
     trace = trace_of(*steps_of("ProfilerStep#1", "ProfilerStep#2"), *inside)
     assert shown(analyze(trace).report) == [["decode", UNKNOWN, UNKNOWN]]
     assert shown(analyze(trace, given(8, 100)).report) == [["decode", "8 given", "800 given"]]

@@ -35,10 +35,13 @@ def test_only_loopback_is_this_machine(text: str, is_local: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "http://user:hunter2@gpu7:8000", "hunter2@gpu7", "http://:hunter2@h", "ftp://x:hunter2@h",
+        "http://user:hunter2@gpu7:8000",
+        "hunter2@gpu7",
+        "http://:hunter2@h",
+        "ftp://x:hunter2@h",
         "https://gpu7:8000/v1?api_key=hunter2",
     ],
-)  # fmt: skip
+)
 def test_credentials_in_a_url_are_refused_and_not_shown(text: str) -> None:
     with pytest.raises(InputError, match="in a file or in an environment variable") as caught:
         parse_address(text)

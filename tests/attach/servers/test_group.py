@@ -47,10 +47,15 @@ def one(
     """A server after so many tokens, of which the share `slow` came after 10 ms or more."""
     counts = (tokens * (1 - slow), tokens, tokens)
     return ServerMetrics(
-        second, generated_tokens=tokens, running=2.0, waiting=1.0, kv_fill=0.5,
-        inter_token_latency=Histogram(BOUNDS_S, counts), name=name,
+        second,
+        generated_tokens=tokens,
+        running=2.0,
+        waiting=1.0,
+        kv_fill=0.5,
+        inter_token_latency=Histogram(BOUNDS_S, counts),
+        name=name,
         problem=problem,
-    )  # fmt: skip
+    )
 
 
 def group(*members: ServerMetrics) -> ServerMetrics:
@@ -325,8 +330,11 @@ def test_servers_that_are_told_a_folder_get_one_each(tmp_path: Path) -> None:
             window = door.window(WindowPlan(tmp_path, 10, iterations=5), silent)
     folders = [tmp_path / f"127.0.0.1-{server.port}" for server in (first, second)]
     assert [path.parent for path in window.traces] == [
-        folders[0], folders[0], folders[1], folders[1]
-    ]  # fmt: skip
+        folders[0],
+        folders[0],
+        folders[1],
+        folders[1],
+    ]
     assert all("-decode." in path.name.lower() for path in window.traces)
 
 

@@ -22,9 +22,27 @@ from tests.helpers.servers.http_server import Request
 URL = "http://127.0.0.1:8000/metrics"
 
 VLLM_BOUNDS_S = (
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
-    0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, math.inf,
-)  # fmt: skip
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+    math.inf,
+)
 
 
 def read(text: str | bytes, engine: Engine = "vllm") -> ServerMetrics:

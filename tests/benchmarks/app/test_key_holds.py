@@ -15,5 +15,8 @@ def test_a_summary_names_the_key_that_was_held_longest() -> None:
     found = summary(runs)
     assert found["opened_s"] == [1.0, 2.0]
     assert found["pages"]["3"] == {
-        "keys": 4, "median_ms": 3.0, "longest_ms": 6.0, "longest_key": "s",
-    }  # fmt: skip
+        "keys": 4,
+        "median_ms": 3.0,
+        "longest_ms": 6.0,
+        "longest_key": "s",
+    }

@@ -43,9 +43,12 @@ def test_a_leak_of_descriptors_and_files_shows(tmp_path: Path) -> None:
     out.mkdir()
     (folder / "client").touch()
     target = Watched(
-        os.getpid(), lambda: LeakingDoor(folder, kept), lambda door, plan: None, (folder, out),
+        os.getpid(),
+        lambda: LeakingDoor(folder, kept),
+        lambda door, plan: None,
+        (folder, out),
         frozenset({str(folder / "client")}),
-    )  # fmt: skip
+    )
     try:
         found = Repeats(target, every=2).run(attaches=4, windows=3, folder=out)
     finally:
@@ -53,8 +56,12 @@ def test_a_leak_of_descriptors_and_files_shows(tmp_path: Path) -> None:
             os.close(descriptor)
     samples = found["samples"]
     assert [(one["attaches"], one["windows"]) for one in samples] == [
-        (0, 0), (2, 0), (4, 0), (4, 2), (4, 3),
-    ]  # fmt: skip
+        (0, 0),
+        (2, 0),
+        (4, 0),
+        (4, 2),
+        (4, 3),
+    ]
     before = samples[0]["own"]["descriptors"]
     assert [one["own"]["descriptors"] - before for one in samples] == [0, 2, 4, 6, 7]
     assert [len(one["left"]) for one in samples] == [0, 2, 4, 6, 7]

@@ -224,8 +224,11 @@ def test_on_a_gpu_the_fused_block_is_right_in_both_dtypes() -> None:
     )
     assert result.errors == ()
     assert [(block.dtype, block.cache_length) for block in result.blocks] == [
-        ("bf16", 64), ("bf16", 512), ("fp16", 64), ("fp16", 512),
-    ]  # fmt: skip
+        ("bf16", 64),
+        ("bf16", 512),
+        ("fp16", 64),
+        ("fp16", 512),
+    ]
     for block in result.blocks:
         assert block.times is not None
         assert block.times.fused_graphed_ns.min > 0

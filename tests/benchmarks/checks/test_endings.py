@@ -65,8 +65,11 @@ def test_what_is_no_output_is_left(tmp_path: Path) -> None:
         (folder / name).touch()
     outputs = (*CASE.outputs, "../cache/*.columns")
     assert sorted(left(folder, temporary, outputs)) == [
-        ".decodescope-01234567.part", ".decodescope-4567.part", "c.csv", "decodescope-x.tmp",
-    ]  # fmt: skip
+        ".decodescope-01234567.part",
+        ".decodescope-4567.part",
+        "c.csv",
+        "decodescope-x.tmp",
+    ]
 
 
 @pytest.mark.parametrize(

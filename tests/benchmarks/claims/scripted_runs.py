@@ -71,9 +71,15 @@ class ScriptedRuns:
 def accuracy(script: Scripted) -> Accuracy:
     assert script.error is not None
     return Accuracy(
-        "fp32", "a text", 4, script.error, script.kl, 0.9, 7.0 * script.perplexity_ratio,
+        "fp32",
+        "a text",
+        4,
+        script.error,
+        script.kl,
+        0.9,
+        7.0 * script.perplexity_ratio,
         script.perplexity_ratio,
-    )  # fmt: skip
+    )
 
 
 def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
@@ -82,18 +88,34 @@ def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
     assert config.context is not None
     assert config.dtype is not None
     return RunReport(
-        schema_version=2, model=config.model, weights="random", variant=config.variant,
-        device="cuda", device_name=script.device_name, dtype=config.dtype, batch=config.batch,
-        context=config.context, tokens=config.tokens, prompt_token_ids=[[1]],
-        output_token_ids=[[2]], output_text=None, timed_steps=8, tokens_per_s=1e9 / step_ns,
-        prefill_ns=1000, step_ns=StepTimes(step_ns, step_ns, step_ns, step_ns),
-        launch_calls_per_step=3.0, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
-        bytes_per_step=script.bytes_per_step, bandwidth=None,
+        schema_version=2,
+        model=config.model,
+        weights="random",
+        variant=config.variant,
+        device="cuda",
+        device_name=script.device_name,
+        dtype=config.dtype,
+        batch=config.batch,
+        context=config.context,
+        tokens=config.tokens,
+        prompt_token_ids=[[1]],
+        output_token_ids=[[2]],
+        output_text=None,
+        timed_steps=8,
+        tokens_per_s=1e9 / step_ns,
+        prefill_ns=1000,
+        step_ns=StepTimes(step_ns, step_ns, step_ns, step_ns),
+        launch_calls_per_step=3.0,
+        gpu_ops_per_step=3.0,
+        gpu_idle_fraction=0.1,
+        bytes_per_step=script.bytes_per_step,
+        bandwidth=None,
         answer=answer_of(
             {"gate_up": script.busy_ns, "launch_call": max(0, step_ns - script.busy_ns)}
         ),
-        health=Health("ok", 0, ()), environment={},
-    )  # fmt: skip
+        health=Health("ok", 0, ()),
+        environment={},
+    )
 
 
 def setup_with(runs: ScriptedRuns, said: list[str] | None = None) -> Setup:

@@ -86,11 +86,15 @@ def test_without_eagers_accuracy_nothing_has_a_ratio() -> None:
 @pytest.mark.parametrize(
     ("variant", "dtype", "times"),
     [
-        ("eager", "bf16", 2), ("fused+graph", "fp16", 2), ("fused+graph+int8", "bf16", 8),
-        ("fused+graph+fp8_e4m3", "bf16", 16), ("fused+graph+w8a8", "bf16", 16),
-        ("fused+graph+fp8_e5m2_cast+head16", "bf16", 32), ("fused+graph+fp8_e5m2", "fp16", 256),
+        ("eager", "bf16", 2),
+        ("fused+graph", "fp16", 2),
+        ("fused+graph+int8", "bf16", 8),
+        ("fused+graph+fp8_e4m3", "bf16", 16),
+        ("fused+graph+w8a8", "bf16", 16),
+        ("fused+graph+fp8_e5m2_cast+head16", "bf16", 32),
+        ("fused+graph+fp8_e5m2", "fp16", 256),
     ],
-)  # fmt: skip
+)
 def test_the_tolerance_is_eagers_error_by_the_digits_that_a_format_loses(
     variant: str, dtype: str, times: float
 ) -> None:

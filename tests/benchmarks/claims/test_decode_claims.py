@@ -28,9 +28,14 @@ GRAPH = Scripted((700_000,), busy_ns=690_000, error=0.02, bytes_per_step=2_470_0
 FP8 = Scripted((400_000,), busy_ns=390_000, error=0.2)
 SLOWER = Scripted((1_400_000,), busy_ns=1_000_000, error=0.02)
 SCRIPTS = {
-    "eager": EAGER, "compiled": SLOWER, "fused+graph": GRAPH, peers.OURS_FP8: FP8,
-    "gpt-fast": SLOWER, "torchao-fp8": replace(FP8, step_ns=(1_000_000,)), "liger": EAGER,
-}  # fmt: skip
+    "eager": EAGER,
+    "compiled": SLOWER,
+    "fused+graph": GRAPH,
+    peers.OURS_FP8: FP8,
+    "gpt-fast": SLOWER,
+    "torchao-fp8": replace(FP8, step_ns=(1_000_000,)),
+    "liger": EAGER,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -111,9 +116,11 @@ def test_peers_that_are_there_run_beside_ours(installed: Path) -> None:
     assert set(runs.ran) == set(SCRIPTS)
     assert len(runs.ran) == 2 * len(SCRIPTS)
     for ours, peer, ratio in (
-        ("fused+graph", "gpt-fast", 2.0), ("fused+graph", "compiled", 2.0),
-        (peers.OURS_FP8, "torchao-fp8", 2.5), ("fused+graph", "liger", 20 / 0.7),
-    ):  # fmt: skip
+        ("fused+graph", "gpt-fast", 2.0),
+        ("fused+graph", "compiled", 2.0),
+        (peers.OURS_FP8, "torchao-fp8", 2.5),
+        ("fused+graph", "liger", 20 / 0.7),
+    ):
         found = row(measured.rows, f"{ours} / {peer}").measured
         assert found is not None
         assert found.median == pytest.approx(ratio)

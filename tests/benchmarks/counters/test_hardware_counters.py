@@ -51,8 +51,9 @@ def test_a_variant_adds_up_its_kernels() -> None:
     assert (found.joined.passes, found.dram_read_bytes) == (1, 900)
     assert sum(one.share for one in found.reasons) == pytest.approx(1)
     assert [(one.reason, one.kernels, one.difference) for one in found.reasons] == [
-        (WITHIN, 1, 500), ("interval", 1, 1_000),
-    ]  # fmt: skip
+        (WITHIN, 1, 500),
+        ("interval", 1, 1_000),
+    ]
     assert (found.kernels_with_claim, found.claimed_bytes, found.dram_bytes) == (1, 1_000, 1_010)
     shown = text_of(tables([found]), width=140)
     assert "fused-pdl" in shown
@@ -186,8 +187,10 @@ def test_a_variant_is_traced_and_counted_in_two_processes(
     assert (found.measured_as, found.kernels, found.copies) == ("fused-pdl", 3, 1)
     assert [(one.reason, one.kernels) for one in found.reasons] == [("interval", 3)]
     assert [(one.reason, one.kernels) for one in found.byte_reasons] == [
-        (NOT_EXPLAINED, 1), ("background", 1), (WITHIN, 1),
-    ]  # fmt: skip
+        (NOT_EXPLAINED, 1),
+        ("background", 1),
+        (WITHIN, 1),
+    ]
     arguments = json.loads((tmp_path / "arguments.json").read_text())
     assert arguments[-4:] == ["--model", "a-model", "--variant", "fused-pdl"]
 

@@ -16,8 +16,10 @@ def test_a_log_gives_every_launch_in_base_units() -> None:
         "gemv", (2048, 1, 1), (128, 1, 1), 5120, 3840, 16_777_216, 1024, 525_000.5 * 32, 1.8e9, 1
     )
     assert (other.function, other.grid, other.block) == (
-        "vectorized_elementwise_kernel", (4, 1, 3), (64, 2, 1),
-    )  # fmt: skip
+        "vectorized_elementwise_kernel",
+        (4, 1, 3),
+        (64, 2, 1),
+    )
     assert (other.busy_ns, other.sm_hz, other.passes) == (496, 2e9, 2)
 
 

@@ -132,8 +132,13 @@ def test_finalists_are_ranked_by_later_rounds_and_refusals_come_last() -> None:
     script = Scripted({tiles[0]: [1.0, 9.0], tiles[1]: [3.0], tiles[2]: [2.0], tiles[3]: [4.0]})
     trials = ranked([Candidate(tile) for tile in tiles], script.operations, script)  # type: ignore[arg-type]
     assert [trial.candidate.tile for trial in trials] == [
-        tiles[2], tiles[1], tiles[0], tiles[3], tiles[4], tiles[5],
-    ]  # fmt: skip
+        tiles[2],
+        tiles[1],
+        tiles[0],
+        tiles[3],
+        tiles[4],
+        tiles[5],
+    ]
     assert [trial.launch_ns for trial in trials] == [2.0, 3.0, 9.0, 4.0, None, None]
     assert trials[-2].refusal is not None
     assert "shared memory" in trials[-2].refusal

@@ -48,8 +48,11 @@ def test_a_command_that_lacks_a_gpu_ends_its_script_with_one_line(
     record = () if script == "live-overhead" else ("-o", str(tmp_path / "record.json"))
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", script, *options, *record],
-        cwd=repository, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("decodescope: ")

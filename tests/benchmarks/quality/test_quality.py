@@ -345,8 +345,11 @@ def test_what_the_forward_pass_can_say() -> None:
     assert len(set(FORMATS)) == len(FORMATS)
     assert [name for name in FORMATS if not has_forward(name)] == [*FORMATS[-3:]]
     assert [has_forward(name) for name in ("bf16", "fp8_e5m2_cast", "w8a8", "kv_fp8_e4m3")] == [
-        True, True, True, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_record_names_the_command_without_its_files() -> None:

@@ -57,9 +57,16 @@ def claim(name: str, source: Source, *races: Race, rows: tuple[Row, ...] = ()) -
 def report(gpu: str, *claims: ClaimResult, date: str = "2026-11-22T22:30:00+00:00") -> ClaimsReport:
     environment = {"gpu": gpu, "driver": "580.1", "torch": "2.11.0", "commit": "abcdef0123456"}
     return ClaimsReport(
-        SCHEMA_VERSION, 4.6e12, None, 4.8e12, 1200.0, 60 << 20, 9, claims,
+        SCHEMA_VERSION,
+        4.6e12,
+        None,
+        4.8e12,
+        1200.0,
+        60 << 20,
+        9,
+        claims,
         {**environment, "date": date},
-    )  # fmt: skip
+    )
 
 
 ROWS = (
@@ -71,9 +78,14 @@ ROWS = (
     Row("eager's share", "share", 0.11, spread(0.09), baseline=True),
 )
 RACE = Race(
-    "2,048 tokens", (entrant("pytorch", 20_000, False, traffic_bytes=72_000_000),
-                     entrant("ours", 2_500), entrant("same_bytes", 2_400, False), wrong("liger"))
-)  # fmt: skip
+    "2,048 tokens",
+    (
+        entrant("pytorch", 20_000, False, traffic_bytes=72_000_000),
+        entrant("ours", 2_500),
+        entrant("same_bytes", 2_400, False),
+        wrong("liger"),
+    ),
+)
 
 
 def products(m: int) -> Race:
@@ -93,13 +105,16 @@ def example_reports() -> dict[str, ClaimsReport]:
         "h200-b": report(
             H200,
             claim("tk-gemm", LADDER, *(products(m) for m in (1, 16, 64))),
-            claim("rmsnorm", LADDER, Race("2^18 x 2^12", (entrant("looped", 4000),
-                                                          entrant("device copy", 2100, False))),
-                  Race("2^18 x 2^12: looped", (entrant("1024 columns", 4000),))),
+            claim(
+                "rmsnorm",
+                LADDER,
+                Race("2^18 x 2^12", (entrant("looped", 4000), entrant("device copy", 2100, False))),
+                Race("2^18 x 2^12: looped", (entrant("1024 columns", 4000),)),
+            ),
             claim("peers", BLOG, steps("llama-3.2-1b@random"), steps("llama-3.1-8b@random")),
         ),
         "h100": report(H100, claim("prefill-norms", BLOG, RACE, rows=ROWS[:1])),
-    }  # fmt: skip
+    }
 
 
 def page(reports: dict[str, ClaimsReport], name: str = "claims") -> str:

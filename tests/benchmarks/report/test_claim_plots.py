@@ -23,9 +23,12 @@ def test_plots_show_what_was_timed_and_nothing_else(reports):
     drawn = claim_plots(sections(reports))
     files = {plot.file: plot for plots in drawn.values() for plot in plots}
     assert set(files) == {
-        "roofline-h200.svg", "roofline-h100-80gb-hbm3.svg", "tk-gemm-h200.svg", "rmsnorm-h200.svg",
+        "roofline-h200.svg",
+        "roofline-h100-80gb-hbm3.svg",
+        "tk-gemm-h200.svg",
+        "rmsnorm-h200.svg",
         "peers-h200.svg",
-    }  # fmt: skip
+    }
     for plot in files.values():
         assert plot.words in page(reports)
     roofline = ElementTree.fromstring(files["roofline-h200.svg"].svg)

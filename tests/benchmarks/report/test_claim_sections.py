@@ -85,8 +85,12 @@ def test_times_and_rates_count_on_the_gpu_of_the_source_alone(reports):
     )
     source = Source("two", "https://two.example", "H100, H200")
     other = Source("other", "https://other.example", "A100")
-    found = sections({"x": report(H200, claim("x", source, rows=rows)),
-                      "y": report(H200, claim("y", other, rows=rows))})  # fmt: skip
+    found = sections(
+        {
+            "x": report(H200, claim("x", source, rows=rows)),
+            "y": report(H200, claim("y", other, rows=rows)),
+        }
+    )
     assert [reached(section.measured[H200]) for section in found] == [(2, 3), (1, 1)]
 
 

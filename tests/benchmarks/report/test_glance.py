@@ -27,20 +27,49 @@ def glance(reports: dict[str, ClaimsReport]) -> list[list[str]]:
 def test_at_a_glance_each_published_figure_is_beside_every_gpu(reports):
     header, *lines = glance(reports)
     assert header == [
-        "source, its GPU", "figure", "theirs", "H200", "reached", "H100 80GB HBM3", "reached",
+        "source, its GPU",
+        "figure",
+        "theirs",
+        "H200",
+        "reached",
+        "H100 80GB HBM3",
+        "reached",
         "not reached because",
-    ]  # fmt: skip
+    ]
     blog, name = f"[A \\| blog]({BLOG.url}), A100", "`prefill-norms`: "
     assert lines == [
-        [blog, name + "RMSNorm \\| fused", "x8.10",
-         "x9.50 (limit x10.0)", "1 of 1", "x9.50 (limit x10.0)", "1 of 1",
-         ""],
-        ["", name + "SwiGLU", "x1.60", "x1.25 (limit x1.67)", "**0 of 1**", UNKNOWN, UNKNOWN,
-         "H200: 5 for 3 elements"],
+        [
+            blog,
+            name + "RMSNorm \\| fused",
+            "x8.10",
+            "x9.50 (limit x10.0)",
+            "1 of 1",
+            "x9.50 (limit x10.0)",
+            "1 of 1",
+            "",
+        ],
+        [
+            "",
+            name + "SwiGLU",
+            "x1.60",
+            "x1.25 (limit x1.67)",
+            "**0 of 1**",
+            UNKNOWN,
+            UNKNOWN,
+            "H200: 5 for 3 elements",
+        ],
         ["", name + "first launch", "2.40 ms", "1.20 ms", UNKNOWN, UNKNOWN, UNKNOWN, ""],
-        ["", name + "an INT8 product", "50.0 %", UNKNOWN, "**0 of 1**", UNKNOWN, UNKNOWN,
-         "H200: not measured: int8: relative error 0.5"],
-    ]  # fmt: skip
+        [
+            "",
+            name + "an INT8 product",
+            "50.0 %",
+            UNKNOWN,
+            "**0 of 1**",
+            UNKNOWN,
+            UNKNOWN,
+            "H200: not measured: int8: relative error 0.5",
+        ],
+    ]
 
 
 def test_rows_of_one_published_figure_are_one_line(reports):

@@ -231,10 +231,12 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "joined": {
             "names": ["gemv", "add"],
             "rows": [
-                [1, 80.0, 80.4, "steps"], [0, 100.0, 106.5, SLOWER], [0, 50.0, 52.0, SLOWER],
+                [1, 80.0, 80.4, "steps"],
+                [0, 100.0, 106.5, SLOWER],
+                [0, 50.0, 52.0, SLOWER],
             ],
         },
-    }  # fmt: skip
+    }
     assert list(counted) == list(VariantFigures.__struct_fields__)
     # Another process, in which the second launch took 8 % more; of "add" it has two.
     rows = [[0, 100.0, 0.0, "steps"], [0, 54.0, 0.0, "steps"], *[[1, 20.0, 0.0, "steps"]] * 2]

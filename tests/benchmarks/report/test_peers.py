@@ -63,12 +63,19 @@ def test_steps_are_beside_ours_by_format_and_speed():
     busy = "1.00 ms"
     one_model = [
         ["`eager`", "20.0", "0.2 %", busy, "3", "0.002", UNKNOWN],
-        ["`gpt-fast`", "208 (167 to 250)", "0.2 %", busy, "3", "0.002",
-         "`fused+graph` x1.25 (x1.00 to x1.50)"],
+        [
+            "`gpt-fast`",
+            "208 (167 to 250)",
+            "0.2 %",
+            busy,
+            "3",
+            "0.002",
+            "`fused+graph` x1.25 (x1.00 to x1.50)",
+        ],
         ["**`fused+graph`**", "250", "0.2 %", busy, "3", "0.002", UNKNOWN],
         ["`torchao-fp8`", "200", "0.2 %", busy, "3", UNKNOWN, "`fused+graph+fp8_e4m3` x2.50"],
         ["**`fused+graph+fp8_e4m3`**", "500", "0.2 %", busy, "3", "0.002", UNKNOWN],
-    ]  # fmt: skip
+    ]
     # The order of the claims, whatever that of the files.
     assert [line[0] for line in lines] == ["llama-1b", *[""] * 4, "llama-8b", *[""] * 4]
     assert [line[1:] for line in lines] == one_model * 2
@@ -82,8 +89,11 @@ def test_every_gpu_has_its_own_table_and_the_readme_its_own_sentence():
     written = {path.name: text for path, text in documents(read_records(), reports).items()}
     assert written["comparisons.md"].count("## Other projects beside ours") == 1
     assert [line[0] for line in table(written["comparisons.md"]) if line[0]] == [
-        "model", "llama-8b-of-H200", "model", "llama-8b-of-HBM3",
-    ]  # fmt: skip
+        "model",
+        "llama-8b-of-H200",
+        "model",
+        "llama-8b-of-HBM3",
+    ]
     words = " ".join(written["README.md"].split())
     ours = "llama-8b-of-H200 on an H200, in the same rounds: `gpt-fast` x1.25 (x1.00 to x1.50)"
     assert f"{ours}, `torchao-fp8` x2.50 (" in words

@@ -37,9 +37,16 @@ def search(gpu: str = "NVIDIA H200", batch: int = 1, date: str = "2026-01-01") -
 def test_a_row_has_the_ratio_of_the_rounds_and_what_changed_from_start_to_end():
     (row,) = tuned_rows({"tune-some": search(), "gemm-8192": {}})
     assert row == [
-        "H200", "some", "`fused`, bf16", "1", "900 µs", "800 µs",
-        f"1.123 ({dash('1.100', '1.200')})", "o", "`tune-some.json`",
-    ]  # fmt: skip
+        "H200",
+        "some",
+        "`fused`, bf16",
+        "1",
+        "900 µs",
+        "800 µs",
+        f"1.123 ({dash('1.100', '1.200')})",
+        "o",
+        "`tune-some.json`",
+    ]
 
 
 def test_rows_are_in_the_order_of_gpu_and_batch_as_a_number():
@@ -50,8 +57,11 @@ def test_rows_are_in_the_order_of_gpu_and_batch_as_a_number():
         "tune-d": search() | {"variant": "fused+int8"},
     }
     assert [row[-1] for row in tuned_rows(records)] == [
-        "`tune-c.json`", "`tune-b.json`", "`tune-a.json`", "`tune-d.json`",
-    ]  # fmt: skip
+        "`tune-c.json`",
+        "`tune-b.json`",
+        "`tune-a.json`",
+        "`tune-d.json`",
+    ]
 
 
 def test_newer_searches_of_the_same_gpu_are_those_that_a_record_lacks():

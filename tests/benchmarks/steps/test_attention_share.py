@@ -93,15 +93,32 @@ def test_a_rows_bytes_are_those_of_k_and_v_of_one_layer(step: FusedStep) -> None
 def test_the_table_has_a_row_for_each_definition() -> None:
     launch = LaunchTimes(1000.0, 2000.0, 3000.0, 3e12, 0.75)
     alone = KernelFigures(
-        "attention", "decode_attention", "", 1, 4096, Tile(1, 64), 8, 128, True, 0.0, 0.1, None,
-        launch, None,
-    )  # fmt: skip
+        "attention",
+        "decode_attention",
+        "",
+        1,
+        4096,
+        Tile(1, 64),
+        8,
+        128,
+        True,
+        0.0,
+        0.1,
+        None,
+        launch,
+        None,
+    )
     cost = attention_cost([9000.0], [1000.0], 1, 4096, 1e9)
     hidden = Cost(cost.ns_per_layer, 4096, None, None)
     record = {
-        "model": "m", "batch": 1, "position": 8191, "measured_peak_bytes_per_s": 4e12,
-        "length": cost, "launches": hidden, "alone": alone,
-    }  # fmt: skip
+        "model": "m",
+        "batch": 1,
+        "position": 8191,
+        "measured_peak_bytes_per_s": 4e12,
+        "length": cost,
+        "launches": hidden,
+        "alone": alone,
+    }
     lines = [line.split() for line in text_of(share_table(record)).splitlines()]
     rows = {line[0]: line for line in lines if line and line[0] in ("length", "launches", "alone")}
     assert rows["length"][1:5] == ["8.00", "8.00", "to", "8.00"]

@@ -46,29 +46,34 @@ def test_without_graphs_there_is_no_graph_span(window: dict[str, Any]) -> None:
 def test_the_table_has_a_row_for_each_variant() -> None:
     def run(variant: str, speed: float, launches: float, ops: float) -> dict[str, Any]:
         return {
-            "variant": variant, "tokens_per_s": speed, "step_ns": {"p50": 2e6},
-            "launch_calls_per_step": launches, "gpu_ops_per_step": ops,
-        }  # fmt: skip
+            "variant": variant,
+            "tokens_per_s": speed,
+            "step_ns": {"p50": 2e6},
+            "launch_calls_per_step": launches,
+            "gpu_ops_per_step": ops,
+        }
 
     record = {
         "model": "m",
         "variants": [
-            {"variant": "fused", "mean": 100.0}, {"variant": "fused+graph", "mean": 200.0},
+            {"variant": "fused", "mean": 100.0},
+            {"variant": "fused+graph", "mean": 200.0},
         ],
         "runs": [
-            run("fused", 90.0, 82, 82), run("fused", 110.0, 82, 82),
+            run("fused", 90.0, 82, 82),
+            run("fused", 110.0, 82, 82),
             run("fused+graph", 200.0, 1, 82),
         ],
         "windows": {
             "fused": {"idle_share_of_graph_span": None, "overlap_share_of_busy": 0.25},
             "fused+graph": {"idle_share_of_graph_span": 0.03, "overlap_share_of_busy": 0.0},
         },
-    }  # fmt: skip
+    }
     rows = [line.split() for line in text_of(token_table(record)).splitlines()[-3:-1]]
     assert rows == [
         ["fused", "100", "90.0", "to", "110", "2.00", "82", "82", UNKNOWN, "25.0", "%"],
         ["fused+graph", "200", "200", "to", "200", "2.00", "1", "82", "3.0", "%", "0.0", "%"],
-    ]  # fmt: skip
+    ]
 
 
 def test_the_record_names_the_options_that_measure_it_again() -> None:

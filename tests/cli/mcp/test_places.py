@@ -41,11 +41,22 @@ def test_a_trace_is_named_by_its_path_below_a_folder(root: Path, name: str) -> N
 @pytest.mark.parametrize(
     "name",
     [
-        "../secret.json", "deep/../a.json", "/etc/passwd", "outside", "folder/secret.json",
-        "device", "{parent}/secret.json", "{parent}/traces2/b.json", "{root}/../secret.json",
-        "/proc/self/root/etc/passwd", "/dev/stdin", "a.json\0", "\udcff\ud800", "~/x",
+        "../secret.json",
+        "deep/../a.json",
+        "/etc/passwd",
+        "outside",
+        "folder/secret.json",
+        "device",
+        "{parent}/secret.json",
+        "{parent}/traces2/b.json",
+        "{root}/../secret.json",
+        "/proc/self/root/etc/passwd",
+        "/dev/stdin",
+        "a.json\0",
+        "\udcff\ud800",
+        "~/x",
     ],
-)  # fmt: skip
+)
 def test_what_is_outside_is_refused(root: Path, name: str) -> None:
     text = name.format(parent=root.parent, root=root)
     for refused in (AllowedPlaces([root]).trace, AllowedPlaces([root]).folder):

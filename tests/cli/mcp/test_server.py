@@ -77,9 +77,18 @@ def report(folder: Path) -> Any:
 def test_each_tool_says_what_it_is_for_and_what_it_takes(agent: Agent) -> None:
     tools = {tool.name: tool for tool in agent.portal.call(agent.client.list_tools).tools}
     assert list(tools) == [
-        "open", "answer", "kernels", "gaps", "layers", "timeline", "diff", "gate", "run", "compare",
+        "open",
+        "answer",
+        "kernels",
+        "gaps",
+        "layers",
+        "timeline",
+        "diff",
+        "gate",
+        "run",
+        "compare",
         "explain",
-    ]  # fmt: skip
+    ]
     for tool in tools.values():
         assert 40 < len(tool.description or "") < 300
         assert tool.input_schema["type"] == "object"

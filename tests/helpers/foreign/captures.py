@@ -20,8 +20,11 @@ def model(
     layers: int, *, kernels: Sequence[str] = ("norm", "qkv", "attention", "gemm")
 ) -> list[Node]:
     """A prologue, layers of equal kernels, and an epilogue."""
-    inside = [(name, ("Model_0", f"Layer_{n}"), f"aten::{name}") for n in range(layers)
-              for name in kernels]  # fmt: skip
+    inside = [
+        (name, ("Model_0", f"Layer_{n}"), f"aten::{name}")
+        for n in range(layers)
+        for name in kernels
+    ]
     return [("embed", ("Model_0",), "aten::embed"), *inside, ("head", ("Model_0",), "aten::head")]
 
 
@@ -41,9 +44,15 @@ def launch(at: int, number: int, name: str, named: bool = True) -> Event:
 
 
 def captured(
-    nodes: Sequence[Node], *, at: int = 0, number: int = 1, named: bool = True, around: str = "",
-    begin: bool = True, end: bool = True,
-) -> list[Event]:  # fmt: skip
+    nodes: Sequence[Node],
+    *,
+    at: int = 0,
+    number: int = 1,
+    named: bool = True,
+    around: str = "",
+    begin: bool = True,
+    end: bool = True,
+) -> list[Event]:
     """The events of one capture from `at` on: 10 ns a node, calls numbered from `number`."""
     events: list[Event] = []
     first, last = at + 10, at + 10 * (len(nodes) + 1)
@@ -75,9 +84,13 @@ def capture_of(*captures: Sequence[Event], **keys: Any) -> Trace:
 
 
 def replays(
-    *graphs: Sequence[str], at: int = 0, marker: str = MARKER, node_ids: bool = False,
-    streams: Sequence[int] = (), graph_ids: Sequence[int] = (),
-) -> list[Event]:  # fmt: skip
+    *graphs: Sequence[str],
+    at: int = 0,
+    marker: str = MARKER,
+    node_ids: bool = False,
+    streams: Sequence[int] = (),
+    graph_ids: Sequence[int] = (),
+) -> list[Event]:
     """One step that launches graphs of these kernels one after the other."""
     events = [span(at, at + 10 * len(graphs) + 10, marker)] if marker else []
     start = at + 1_000

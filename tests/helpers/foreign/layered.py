@@ -6,13 +6,29 @@ from tests.helpers.planted.holds import held_before, launching_calls, ran_long
 
 PROLOGUE = ("vectorized_gather_kernel_embedding",)
 LAYER = (
-    "fused_add_rms_norm_kernel", "cutlass_gemm_qkv", "rotary_embedding_kernel",
-    "reshape_and_cache_flash_kernel", "flash_fwd_splitkv_kernel", "cutlass_gemm_o",
-    "fused_add_rms_norm_kernel", "cutlass_gemm_up", "act_and_mul_kernel", "cutlass_gemm_down",
-)  # fmt: skip
+    "fused_add_rms_norm_kernel",
+    "cutlass_gemm_qkv",
+    "rotary_embedding_kernel",
+    "reshape_and_cache_flash_kernel",
+    "flash_fwd_splitkv_kernel",
+    "cutlass_gemm_o",
+    "fused_add_rms_norm_kernel",
+    "cutlass_gemm_up",
+    "act_and_mul_kernel",
+    "cutlass_gemm_down",
+)
 LAYER_ROLES = (
-    "norm", "qkv", "rope", "kv_write", "attention", "o", "norm", "gate_up", "activation", "down",
-)  # fmt: skip
+    "norm",
+    "qkv",
+    "rope",
+    "kv_write",
+    "attention",
+    "o",
+    "norm",
+    "gate_up",
+    "activation",
+    "down",
+)
 EPILOGUE = ("fused_add_rms_norm_kernel", "cutlass_gemm_head", "argmax_kernel")
 LENGTH, GAP, STEP = 900, 100, 100_000
 

@@ -61,33 +61,76 @@ class Export:
         return self.strings.setdefault(text, 1000 + len(self.strings))
 
     def kernel(
-        self, start: int, end: int, correlation: int, *, name: str = "kernel<float>(int)",
-        pid: int = 100, device: int = 0, stream: int = 7, node: int | None = None, **shape: int,
-    ) -> None:  # fmt: skip
+        self,
+        start: int,
+        end: int,
+        correlation: int,
+        *,
+        name: str = "kernel<float>(int)",
+        pid: int = 100,
+        device: int = 0,
+        stream: int = 7,
+        node: int | None = None,
+        **shape: int,
+    ) -> None:
         self.add(
-            "CUPTI_ACTIVITY_KIND_KERNEL", start=start, end=end, deviceId=device, streamId=stream,
-            correlationId=correlation, globalPid=global_pid(pid), demangledName=self.string(name),
-            shortName=self.string("kernel"), graphNodeId=node, graphId=0, **shape,
-        )  # fmt: skip
+            "CUPTI_ACTIVITY_KIND_KERNEL",
+            start=start,
+            end=end,
+            deviceId=device,
+            streamId=stream,
+            correlationId=correlation,
+            globalPid=global_pid(pid),
+            demangledName=self.string(name),
+            shortName=self.string("kernel"),
+            graphNodeId=node,
+            graphId=0,
+            **shape,
+        )
 
     def call(
-        self, start: int, end: int, correlation: int, *, name: str = "cudaLaunchKernel_v7000",
-        pid: int = 100, tid: int = 111,
-    ) -> None:  # fmt: skip
+        self,
+        start: int,
+        end: int,
+        correlation: int,
+        *,
+        name: str = "cudaLaunchKernel_v7000",
+        pid: int = 100,
+        tid: int = 111,
+    ) -> None:
         self.add(
-            "CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, eventClass=0, returnValue=0,
-            globalTid=global_tid(pid, tid), correlationId=correlation, nameId=self.string(name),
-        )  # fmt: skip
+            "CUPTI_ACTIVITY_KIND_RUNTIME",
+            start=start,
+            end=end,
+            eventClass=0,
+            returnValue=0,
+            globalTid=global_tid(pid, tid),
+            correlationId=correlation,
+            nameId=self.string(name),
+        )
 
     def span(
-        self, start: int, end: int | None, text: str, *, kind: int = PUSH_POP, pid: int = 100,
-        tid: int = 111, registered: bool = False, domain: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        start: int,
+        end: int | None,
+        text: str,
+        *,
+        kind: int = PUSH_POP,
+        pid: int = 100,
+        tid: int = 111,
+        registered: bool = False,
+        domain: int = 0,
+    ) -> None:
         self.add(
-            "NVTX_EVENTS", start=start, end=end, eventType=kind, domainId=domain,
-            text=None if registered else text, textId=self.string(text) if registered else None,
+            "NVTX_EVENTS",
+            start=start,
+            end=end,
+            eventType=kind,
+            domainId=domain,
+            text=None if registered else text,
+            textId=self.string(text) if registered else None,
             globalTid=global_tid(pid, tid),
-        )  # fmt: skip
+        )
 
     def write(
         self, path: Path, *, without: Iterable[str] = (), without_columns: Sequence[str] = ()

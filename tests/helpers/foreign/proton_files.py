@@ -19,8 +19,17 @@ def kernel(name: str, count: object, time_ns: object, device: str = "0") -> Node
 
 def tree(*children: Node) -> list[Any]:
     root = {**scope("ROOT", *children), "metrics": {"count": 0, "time (ns)": 0}}
-    devices = {"CUDA": {"0": {"arch": "90", "bus_width": 5120, "clock_rate": 1980000,
-                              "memory_clock_rate": 2619000, "num_sms": 132}}}  # fmt: skip
+    devices = {
+        "CUDA": {
+            "0": {
+                "arch": "90",
+                "bus_width": 5120,
+                "clock_rate": 1980000,
+                "memory_clock_rate": 2619000,
+                "num_sms": 132,
+            }
+        }
+    }
     return [root, devices]
 
 

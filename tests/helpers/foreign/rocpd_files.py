@@ -15,35 +15,81 @@ from tests.helpers.foreign.rocprof_files import _OPERATIONS, HIP_RUNTIME, HSA_CO
 
 _TIMES = ("start BIGINT NOT NULL", "end BIGINT NOT NULL")
 _OWNER = ("nid INTEGER NOT NULL", "pid INTEGER NOT NULL")
-_EXTENTS = tuple(f"{what}_size_{axis} INTEGER NOT NULL" for what in ("workgroup", "grid")
-                 for axis in "xyz")  # fmt: skip
+_EXTENTS = tuple(
+    f"{what}_size_{axis} INTEGER NOT NULL" for what in ("workgroup", "grid") for axis in "xyz"
+)
 TABLES: dict[str, tuple[str, ...]] = {
     "metadata": ("tag TEXT NOT NULL", "value TEXT NOT NULL"),
     "string": ("string TEXT NOT NULL UNIQUE ON CONFLICT ABORT",),
-    "info_node": ("hash BIGINT NOT NULL UNIQUE", "machine_id TEXT NOT NULL UNIQUE",
-                  "hostname TEXT"),
-    "info_process": ("nid INTEGER NOT NULL", "ppid INTEGER", "pid INTEGER NOT NULL",
-                     "start BIGINT", "end BIGINT", "command TEXT"),
+    "info_node": (
+        "hash BIGINT NOT NULL UNIQUE",
+        "machine_id TEXT NOT NULL UNIQUE",
+        "hostname TEXT",
+    ),
+    "info_process": (
+        "nid INTEGER NOT NULL",
+        "ppid INTEGER",
+        "pid INTEGER NOT NULL",
+        "start BIGINT",
+        "end BIGINT",
+        "command TEXT",
+    ),
     "info_thread": (*_OWNER, "tid INTEGER NOT NULL", "name TEXT"),
-    "info_agent": (*_OWNER, "type TEXT CHECK (type IN ('CPU', 'GPU', 'NIC'))",
-                   "absolute_index INTEGER", "type_index INTEGER", "name TEXT",
-                   "product_name TEXT"),
-    "info_kernel_symbol": (*_OWNER, "code_object_id INTEGER NOT NULL", "kernel_name TEXT",
-                           "display_name TEXT", "arch_vgpr_count INTEGER",
-                           "accum_vgpr_count INTEGER"),
-    "event": ("category_id INTEGER", "stack_id INTEGER", "parent_stack_id INTEGER",
-              "correlation_id INTEGER", "extdata JSONB DEFAULT '{}' NOT NULL"),
-    "region": (*_OWNER, "tid INTEGER NOT NULL", *_TIMES, "name_id INTEGER NOT NULL",
-               "event_id INTEGER"),
+    "info_agent": (
+        *_OWNER,
+        "type TEXT CHECK (type IN ('CPU', 'GPU', 'NIC'))",
+        "absolute_index INTEGER",
+        "type_index INTEGER",
+        "name TEXT",
+        "product_name TEXT",
+    ),
+    "info_kernel_symbol": (
+        *_OWNER,
+        "code_object_id INTEGER NOT NULL",
+        "kernel_name TEXT",
+        "display_name TEXT",
+        "arch_vgpr_count INTEGER",
+        "accum_vgpr_count INTEGER",
+    ),
+    "event": (
+        "category_id INTEGER",
+        "stack_id INTEGER",
+        "parent_stack_id INTEGER",
+        "correlation_id INTEGER",
+        "extdata JSONB DEFAULT '{}' NOT NULL",
+    ),
+    "region": (
+        *_OWNER,
+        "tid INTEGER NOT NULL",
+        *_TIMES,
+        "name_id INTEGER NOT NULL",
+        "event_id INTEGER",
+    ),
     "sample": ("track_id INTEGER NOT NULL", "timestamp BIGINT NOT NULL", "event_id INTEGER"),
-    "kernel_dispatch": (*_OWNER, "tid INTEGER", "agent_id INTEGER NOT NULL",
-                        "kernel_id INTEGER NOT NULL", "queue_id INTEGER NOT NULL",
-                        "stream_id INTEGER NOT NULL", *_TIMES, "group_segment_size INTEGER",
-                        *_EXTENTS, "event_id INTEGER"),
-    "memory_copy": (*_OWNER, "tid INTEGER", *_TIMES, "name_id INTEGER NOT NULL",
-                    "dst_agent_id INTEGER", "src_agent_id INTEGER", "size INTEGER NOT NULL",
-                    "stream_id INTEGER", "event_id INTEGER"),
-}  # fmt: skip
+    "kernel_dispatch": (
+        *_OWNER,
+        "tid INTEGER",
+        "agent_id INTEGER NOT NULL",
+        "kernel_id INTEGER NOT NULL",
+        "queue_id INTEGER NOT NULL",
+        "stream_id INTEGER NOT NULL",
+        *_TIMES,
+        "group_segment_size INTEGER",
+        *_EXTENTS,
+        "event_id INTEGER",
+    ),
+    "memory_copy": (
+        *_OWNER,
+        "tid INTEGER",
+        *_TIMES,
+        "name_id INTEGER NOT NULL",
+        "dst_agent_id INTEGER",
+        "src_agent_id INTEGER",
+        "size INTEGER NOT NULL",
+        "stream_id INTEGER",
+        "event_id INTEGER",
+    ),
+}
 _CATEGORIES = {HIP_RUNTIME: "HIP_RUNTIME_API_EXT", HSA_CORE: "HSA_CORE_API"}
 # Threads have numbers of their own in the files of other writers.
 _THREADS_FROM = 7_000
@@ -59,8 +105,10 @@ class Tables:
         for name, columns in TABLES.items():
             key = "id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT"
             guid_column = f"guid TEXT DEFAULT '{guid}' NOT NULL"
-            joined = ", ".join(f'"{one.partition(" ")[0]}" {one.partition(" ")[2]}'
-                               for one in (key, guid_column, *columns))  # fmt: skip
+            joined = ", ".join(
+                f'"{one.partition(" ")[0]}" {one.partition(" ")[2]}'
+                for one in (key, guid_column, *columns)
+            )
             database.execute(f'CREATE TABLE "rocpd_{name}{self._end}" ({joined})')
 
     def add(self, table: str, **values: Any) -> int:
@@ -78,9 +126,13 @@ class Tables:
         internal = record["correlation_id"]["internal"]
         extra = {} if text is None else {"message": text}
         return self.add(
-            "event", category_id=self.string(category), stack_id=internal,
-            parent_stack_id=internal, correlation_id=0, extdata=json.dumps(extra),
-        )  # fmt: skip
+            "event",
+            category_id=self.string(category),
+            stack_id=internal,
+            parent_stack_id=internal,
+            correlation_id=0,
+            extdata=json.dumps(extra),
+        )
 
     def fill(self, process: Process, kernels: Mapping[int, str], version: str) -> None:
         for tag, value in (("schema_version", version), ("guid", self._end)):
@@ -90,25 +142,40 @@ class Tables:
         self.add("info_process", id=pid, nid=1, pid=pid, command="python")
         for agent in process.agents:
             self.add(
-                "info_agent", id=agent["id"]["handle"], **owner, name=agent["name"],
-                type="GPU" if agent["type"] == 2 else "CPU", product_name=agent["product_name"],
+                "info_agent",
+                id=agent["id"]["handle"],
+                **owner,
+                name=agent["name"],
+                type="GPU" if agent["type"] == 2 else "CPU",
+                product_name=agent["product_name"],
                 type_index=agent.get("logical_node_type_id", 0),
-            )  # fmt: skip
+            )
         for number, name in kernels.items():
             counts = {"arch_vgpr_count": 32, "accum_vgpr_count": 8} if number == 7 else {}
-            self.add("info_kernel_symbol", id=number or None, **owner, code_object_id=1,
-                     kernel_name=f"_Z{number}.kd", display_name=name, **counts)  # fmt: skip
+            self.add(
+                "info_kernel_symbol",
+                id=number or None,
+                **owner,
+                code_object_id=1,
+                kernel_name=f"_Z{number}.kd",
+                display_name=name,
+                **counts,
+            )
         records = process.records
         for record in records["kernel_dispatch"]:
             self._dispatch(record, owner)
         for record in records["memory_copy"]:
             self.add(
-                "memory_copy", **owner, **_times(record), name_id=self.string("MEMORY_COPY"),
-                dst_agent_id=record["dst_agent_id"]["handle"], size=8,
+                "memory_copy",
+                **owner,
+                **_times(record),
+                name_id=self.string("MEMORY_COPY"),
+                dst_agent_id=record["dst_agent_id"]["handle"],
+                size=8,
                 src_agent_id=record["src_agent_id"]["handle"],
                 stream_id=record.get("stream_id", {"handle": 0})["handle"],
                 event_id=self.event("MEMORY_COPY", record),
-            )  # fmt: skip
+            )
         for record in (*records["hip_api"], *records["hsa_api"], *records["marker_api"]):
             self._region(record, owner, process)
 
@@ -116,16 +183,21 @@ class Tables:
         info = record["dispatch_info"]
         sizes = {
             f"{what}_size_{axis}": info.get(f"{what}_size", {}).get(axis, 0)
-            for what in ("workgroup", "grid") for axis in "xyz"
-        }  # fmt: skip
+            for what in ("workgroup", "grid")
+            for axis in "xyz"
+        }
         self.add(
-            "kernel_dispatch", **owner, **_times(record), **sizes,
-            agent_id=info["agent_id"]["handle"], kernel_id=info["kernel_id"],
+            "kernel_dispatch",
+            **owner,
+            **_times(record),
+            **sizes,
+            agent_id=info["agent_id"]["handle"],
+            kernel_id=info["kernel_id"],
             queue_id=info["queue_id"]["handle"],
             stream_id=record.get("stream_id", {"handle": 0})["handle"],
             group_segment_size=info.get("group_segment_size"),
             event_id=self.event("KERNEL_DISPATCH", record),
-        )  # fmt: skip
+        )
 
     def _region(
         self, record: Mapping[str, Any], owner: Mapping[str, int], process: Process

@@ -25,11 +25,15 @@ class Process:
         self.agents = [{"id": {"handle": CPU}, "type": 1, "name": "EPYC", "product_name": "EPYC"}]
         self.agents += [
             {
-                "id": {"handle": GPU + index}, "type": 2, "name": "gfx942", "model_name": "",
-                "product_name": "AMD Instinct MI300X", "logical_node_type_id": index,
+                "id": {"handle": GPU + index},
+                "type": 2,
+                "name": "gfx942",
+                "model_name": "",
+                "product_name": "AMD Instinct MI300X",
+                "logical_node_type_id": index,
             }
             for index in range(gpus)
-        ]  # fmt: skip
+        ]
         self.texts: dict[int, str] = {}
         names = ("kernel_dispatch", "hip_api", "hsa_api", "marker_api", "memory_copy", "rccl_api")
         self.records: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -37,23 +41,37 @@ class Process:
     def _add(self, name: str, start: int, end: int, correlation: int, **more: Any) -> None:
         self.records[name].append(
             {
-                "size": 1, "correlation_id": {"internal": correlation, "external": 0},
-                "start_timestamp": start, "end_timestamp": end, **more,
+                "size": 1,
+                "correlation_id": {"internal": correlation, "external": 0},
+                "start_timestamp": start,
+                "end_timestamp": end,
+                **more,
             }
-        )  # fmt: skip
+        )
 
     def _lane(self, stream: int) -> dict[str, Any]:
         return {"stream_id": {"handle": stream}} if self.streams else {}
 
     def kernel(
-        self, start: int, end: int, correlation: int, *, kernel: int = 7, agent: int = GPU,
-        queue: int = 3, stream: int = 5, threads: tuple[int, int, int] = (64, 1, 1),
-        block: tuple[int, int, int] | None = None, lds: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        start: int,
+        end: int,
+        correlation: int,
+        *,
+        kernel: int = 7,
+        agent: int = GPU,
+        queue: int = 3,
+        stream: int = 5,
+        threads: tuple[int, int, int] = (64, 1, 1),
+        block: tuple[int, int, int] | None = None,
+        lds: int | None = None,
+    ) -> None:
         info: dict[str, Any] = {
-            "agent_id": {"handle": agent}, "queue_id": {"handle": queue}, "kernel_id": kernel,
+            "agent_id": {"handle": agent},
+            "queue_id": {"handle": queue},
+            "kernel_id": kernel,
             "grid_size": dict(zip("xyz", threads, strict=True)),
-        }  # fmt: skip
+        }
         if block is not None:
             info["workgroup_size"] = dict(zip("xyz", block, strict=True))
         if lds is not None:
@@ -62,24 +80,48 @@ class Process:
         self._add("kernel_dispatch", start, end, correlation, dispatch_info=info, **lane)
 
     def copy(
-        self, start: int, end: int, correlation: int, *, source: int = CPU, target: int = GPU,
+        self,
+        start: int,
+        end: int,
+        correlation: int,
+        *,
+        source: int = CPU,
+        target: int = GPU,
         stream: int = 5,
-    ) -> None:  # fmt: skip
+    ) -> None:
         ends = {"src_agent_id": {"handle": source}, "dst_agent_id": {"handle": target}}
         self._add("memory_copy", start, end, correlation, bytes=8, **ends, **self._lane(stream))
 
     def call(
-        self, start: int, end: int, correlation: int, *, name: str = "hipLaunchKernel",
+        self,
+        start: int,
+        end: int,
+        correlation: int,
+        *,
+        name: str = "hipLaunchKernel",
         tid: int = 101,
-    ) -> None:  # fmt: skip
+    ) -> None:
         kind = HIP_RUNTIME if name.startswith("hip") else HSA_CORE
-        self._call("hip_api" if kind == HIP_RUNTIME else "hsa_api", kind, name, tid,
-                   start, end, correlation)  # fmt: skip
+        self._call(
+            "hip_api" if kind == HIP_RUNTIME else "hsa_api",
+            kind,
+            name,
+            tid,
+            start,
+            end,
+            correlation,
+        )
 
     def marker(
-        self, start: int, end: int, correlation: int, text: str | None, *,
-        name: str = "roctxRangePushA", tid: int = 101,
-    ) -> None:  # fmt: skip
+        self,
+        start: int,
+        end: int,
+        correlation: int,
+        text: str | None,
+        *,
+        name: str = "roctxRangePushA",
+        tid: int = 101,
+    ) -> None:
         if text is not None:
             self.texts[correlation] = text
         kind = MARKER_CORE if text is not None else MARKER_CONTROL
@@ -103,14 +145,16 @@ class Process:
             },
             "kernel_symbols": [
                 {
-                    "kernel_id": key, "kernel_name": f"_Z{key}.kd",
-                    "formatted_kernel_name": name, "demangled_kernel_name": name + " [clone .kd]",
+                    "kernel_id": key,
+                    "kernel_name": f"_Z{key}.kd",
+                    "formatted_kernel_name": name,
+                    "demangled_kernel_name": name + " [clone .kd]",
                     **({"arch_vgpr_count": 32, "accum_vgpr_count": 8} if key == 7 else {}),
                 }
                 for key, name in kernels.items()
             ],
             "buffer_records": self.records,
-        }  # fmt: skip
+        }
 
 
 def document(*processes: Process, kernels: Mapping[int, str] = KERNELS) -> bytes:

@@ -41,9 +41,12 @@ class AnswerTime:
 
     def __str__(self) -> str:
         parts = {
-            "to the answer": sum(self.seconds.values()), "of the engine": self.engine_s,
-            "of other processes": self._others_s, "of decodescope": self.ours_s, **self.seconds,
-        }  # fmt: skip
+            "to the answer": sum(self.seconds.values()),
+            "of the engine": self.engine_s,
+            "of other processes": self._others_s,
+            "of decodescope": self.ours_s,
+            **self.seconds,
+        }
         return ", ".join(f"{seconds:.2f} s {part}" for part, seconds in parts.items())
 
 

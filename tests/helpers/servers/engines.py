@@ -20,17 +20,30 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 TRACE = DATA / "cpu_two_blocks.json.gz"
 _SAMPLE = re.compile(r"^(?P<labels>vllm:(?P<name>\w+)\{.*\}) \S+$", re.MULTILINE)
 MODEL_CARD = {
-    "id": "tiny", "object": "model", "created": 1795722110, "owned_by": "vllm",
-    "root": "/models/tiny", "parent": None, "max_model_len": 512,
+    "id": "tiny",
+    "object": "model",
+    "created": 1795722110,
+    "owned_by": "vllm",
+    "root": "/models/tiny",
+    "parent": None,
+    "max_model_len": 512,
     "permission": [
         {
-            "id": "modelperm-832d243198880f92", "object": "model_permission",
-            "created": 1795722110, "allow_create_engine": False, "allow_sampling": True,
-            "allow_logprobs": True, "allow_search_indices": False, "allow_view": True,
-            "allow_fine_tuning": False, "organization": "*", "group": None, "is_blocking": False,
+            "id": "modelperm-832d243198880f92",
+            "object": "model_permission",
+            "created": 1795722110,
+            "allow_create_engine": False,
+            "allow_sampling": True,
+            "allow_logprobs": True,
+            "allow_search_indices": False,
+            "allow_view": True,
+            "allow_fine_tuning": False,
+            "organization": "*",
+            "group": None,
+            "is_blocking": False,
         }
     ],
-}  # fmt: skip
+}
 COMPLETION = {"choices": [{"text": " a time"}], "usage": {"completion_tokens": 2}}
 
 

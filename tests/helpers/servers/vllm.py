@@ -22,9 +22,15 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PROGRAM = REPOSITORY / ".venv-vllm" / "bin" / "vllm"
 TINY = REPOSITORY / "variants" / "tiny"
 PROMPTS = (
-    "def fib(n):", "import os\n", "class A:", "for i in range(10):",
-    "while True:", "try:\n", "with open(", "if __name__",
-)  # fmt: skip
+    "def fib(n):",
+    "import os\n",
+    "class A:",
+    "for i in range(10):",
+    "while True:",
+    "try:\n",
+    "with open(",
+    "if __name__",
+)
 # So many that nearly always all clients are answered at the same time, and none asks.
 TOKENS = 256
 # Other processes may have the processor for seconds at a time.
@@ -49,21 +55,30 @@ class RealVllm:
             "torch_profiler_dump_cuda_time_total": False,
         }
         options = {
-            "--served-model-name": name, "--host": "127.0.0.1", "--port": self.port,
+            "--served-model-name": name,
+            "--host": "127.0.0.1",
+            "--port": self.port,
             # In 32 bits the next token does not depend on what else is in the batch.
-            "--dtype": "float32", "--max-model-len": 512, "--profiler-config": json.dumps(profiler),
-        }  # fmt: skip
+            "--dtype": "float32",
+            "--max-model-len": 512,
+            "--profiler-config": json.dumps(profiler),
+        }
         variables = {
-            "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_SERVER_DEV_MODE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
-        }  # fmt: skip
+        }
         inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         words = [str(word) for pair in options.items() for word in pair]
         self._process = Popen(
             [PROGRAM, "serve", TINY, "--enforce-eager", *words],
-            env={**inherited, **variables}, stdout=PIPE, stderr=STDOUT, text=True,
+            env={**inherited, **variables},
+            stdout=PIPE,
+            stderr=STDOUT,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
         self._printed, self._is_up = deque[str](maxlen=40), threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -123,9 +138,12 @@ def complete(port: int, prompt: str) -> Completion:
     """`TOKENS` tokens after `prompt`, greedily."""
     began_s = time.monotonic()
     request = {
-        "model": "tiny", "prompt": prompt, "max_tokens": TOKENS, "temperature": 0,
+        "model": "tiny",
+        "prompt": prompt,
+        "max_tokens": TOKENS,
+        "temperature": 0,
         "ignore_eos": True,
-    }  # fmt: skip
+    }
     with closing(HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)) as connection:
         headers = {"Content-Type": "application/json"}
         connection.request("POST", "/v1/completions", json.dumps(request), headers)

@@ -9,10 +9,18 @@ import pytest
 from tests.helpers.gpu_code import Asked, gpu_code
 
 TYPES = {
-    "x_ptr": "*fp32", "residual_ptr": "*bf16", "keys_ptr": "*i64", "tokens_ptr": "*i64",
-    "position_ptr": "*i32", "slots_ptr": "*i32", "peers_ptr": "*i64", "turns_ptr": "*i32",
-    "patience_ptr": "*i64", "missing_ptr": "*i32", "capacity": "i32",
-}  # fmt: skip
+    "x_ptr": "*fp32",
+    "residual_ptr": "*bf16",
+    "keys_ptr": "*i64",
+    "tokens_ptr": "*i64",
+    "position_ptr": "*i32",
+    "slots_ptr": "*i32",
+    "peers_ptr": "*i64",
+    "turns_ptr": "*i32",
+    "patience_ptr": "*i64",
+    "missing_ptr": "*i32",
+    "capacity": "i32",
+}
 ALIGNED = ("x_ptr", "residual_ptr", "keys_ptr", "slots_ptr", "peers_ptr")
 MODULES = {
     "_all_reduce_residual_kernel": "decodescope.kernels.ops.all_reduce_residual",
@@ -20,9 +28,14 @@ MODULES = {
 }
 SIZES = [(2, 32), (2, 512), (8, 32)]
 POINTERS = {
-    "x_ptr": "*bf16", "w_ptr": "*bf16", "residual_ptr": "*fp32", "partial_ptr": "*fp32",
-    "counter_ptr": "*i32", "peers_ptr": "*i64", "turns_ptr": "*i32",
-}  # fmt: skip
+    "x_ptr": "*bf16",
+    "w_ptr": "*bf16",
+    "residual_ptr": "*fp32",
+    "partial_ptr": "*fp32",
+    "counter_ptr": "*i32",
+    "peers_ptr": "*i64",
+    "turns_ptr": "*i32",
+}
 # Batch, ranks, rows of a program.
 PUSHES = [(1, 2, 1), (1, 2, 8), (1, 8, 4), (1, 2, 64), (4, 2, 16)]
 
@@ -33,15 +46,26 @@ def compiled() -> dict[str, str]:
     asked = {}
     for ranks, lanes in SIZES:
         constants = {
-            "N": 128 * lanes, "RANK": 1, "RANKS": ranks, "PIECES": 32 * lanes, "LANES": lanes,
-            "ROUNDS": 1, "ADDS": True, "PUSHED": False, "PDL": True,
+            "N": 128 * lanes,
+            "RANK": 1,
+            "RANKS": ranks,
+            "PIECES": 32 * lanes,
+            "LANES": lanes,
+            "ROUNDS": 1,
+            "ADDS": True,
+            "PUSHED": False,
+            "PDL": True,
             "BATCH": 64,
-        }  # fmt: skip
+        }
         for kernel, module in MODULES.items():
             asked[f"{kernel} {ranks} {lanes}"] = Asked(
-                module, kernel, TYPES, constants, ALIGNED,
+                module,
+                kernel,
+                TYPES,
+                constants,
+                ALIGNED,
                 options={"num_warps": lanes // 32},
-            )  # fmt: skip
+            )
     return gpu_code("ptx", asked | pushing())
 
 
@@ -55,15 +79,29 @@ def pushing() -> dict[str, Asked]:
     asked = {}
     for batch, ranks, rows in PUSHES:
         constants = {
-            "N": 512, "BATCH": batch, "TOKENS": 16, "K": 64, "LAYOUT": (64, None), "ROWS": rows,
-            "BLOCK": 64, "AHEAD": 1, "SPLITS": 1, "ADDS": False, "WORDS": False, "PDL": True,
+            "N": 512,
+            "BATCH": batch,
+            "TOKENS": 16,
+            "K": 64,
+            "LAYOUT": (64, None),
+            "ROWS": rows,
+            "BLOCK": 64,
+            "AHEAD": 1,
+            "SPLITS": 1,
+            "ADDS": False,
+            "WORDS": False,
+            "PDL": True,
             "MESSAGE": (1, ranks, batch, 512, 128 * batch, 128),
-        }  # fmt: skip
+        }
         kernel = "_linear_residual_kernel" if batch == 1 else "_linear_residual_batched_kernel"
         asked[f"push {batch} {ranks} {rows}"] = Asked(
-            "decodescope.kernels.ops.linear_residual", kernel, POINTERS, constants, tuple(POINTERS),
+            "decodescope.kernels.ops.linear_residual",
+            kernel,
+            POINTERS,
+            constants,
+            tuple(POINTERS),
             options={"num_warps": 4},
-        )  # fmt: skip
+        )
     return asked
 
 

@@ -20,10 +20,17 @@ from triton.runtime.interpreter import TensorHandle
 from triton.runtime.interpreter import interpreter_semantic as semantic
 
 TYPES = [
-    (tl.int1, np.bool_), (tl.int8, np.int8), (tl.int32, np.int32), (tl.int64, np.int64),
-    (tl.uint8, np.uint8), (tl.uint32, np.uint32), (tl.float16, np.float16),
-    (tl.float32, np.float32), (tl.bfloat16, np.uint16), (tl.pointer_type(tl.float16), np.uint64),
-]  # fmt: skip
+    (tl.int1, np.bool_),
+    (tl.int8, np.int8),
+    (tl.int32, np.int32),
+    (tl.int64, np.int64),
+    (tl.uint8, np.uint8),
+    (tl.uint32, np.uint32),
+    (tl.float16, np.float16),
+    (tl.float32, np.float32),
+    (tl.bfloat16, np.uint16),
+    (tl.pointer_type(tl.float16), np.uint64),
+]
 SLOW: dict[str, Callable[..., Any]] = {
     "__add__": lambda one, other: semantic.add(one, other, False),
     "__rsub__": lambda one, other: semantic.sub(other, one, False),

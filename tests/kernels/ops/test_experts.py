@@ -232,9 +232,12 @@ def test_narrow_experts_pass_float16_on(
 def test_a_mixture_agrees_with_transformers(normalized: bool, inputs) -> None:
     make = inputs(torch.float32)
     config = Qwen3MoeConfig(
-        hidden_size=48, moe_intermediate_size=20, num_experts=7, num_experts_per_tok=3,
+        hidden_size=48,
+        moe_intermediate_size=20,
+        num_experts=7,
+        num_experts_per_tok=3,
         norm_topk_prob=normalized,
-    )  # fmt: skip
+    )
     block = Qwen3MoeSparseMoeBlock(config).to(make.device).requires_grad_(False)
     block.gate.weight.copy_(make.random(7, 48))
     block.experts.gate_up_proj.copy_(make.random(7, 40, 48) / 7)
@@ -258,9 +261,13 @@ def test_a_mixture_agrees_with_transformers(normalized: bool, inputs) -> None:
 def test_clamped_experts_agree_with_transformers(limit: float, inputs) -> None:
     make = inputs(torch.float32)
     config = GptOssConfig(
-        hidden_size=48, intermediate_size=21, num_local_experts=5, num_experts_per_tok=3,
-        swiglu_limit=limit, num_hidden_layers=1,
-    )  # fmt: skip
+        hidden_size=48,
+        intermediate_size=21,
+        num_local_experts=5,
+        num_experts_per_tok=3,
+        swiglu_limit=limit,
+        num_hidden_layers=1,
+    )
     block = GptOssMLP(config).to(make.device).requires_grad_(False)
     for seed, parameter in enumerate(block.parameters()):
         parameter.copy_(make.random(*parameter.shape, seed=seed) / parameter.dim())

@@ -41,8 +41,12 @@ test_refuses = refuses(
                 (X, None, LOGITS, OUT, Tile(1, 16), "holds no pair"),
                 (X, None, LOGITS, OUT, Tile(4, 16, splits=2), "splits"),
                 (
-                    torch.zeros(2, 16), Norm(torch.ones(16), 1e-5), torch.zeros(2, 4),
-                    torch.zeros(2, 2, 8), TILE, "a norm of 2 tokens",
+                    torch.zeros(2, 16),
+                    Norm(torch.ones(16), 1e-5),
+                    torch.zeros(2, 4),
+                    torch.zeros(2, 2, 8),
+                    TILE,
+                    "a norm of 2 tokens",
                 ),
             ]
         ),
@@ -62,4 +66,4 @@ test_refuses = refuses(
         (ExpertsCombine(TWO, _experts(), LOGITS, X).launch, r"x .*\[2, 2, 16\]"),
         (ExpertsCombine(torch.zeros(1, 2, 16), _experts(), X, X).launch, r"logits .*\[1, 4\]"),
     ]
-)  # fmt: skip
+)

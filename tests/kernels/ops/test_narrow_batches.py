@@ -147,9 +147,16 @@ def test_outlier_channels_and_rows_of_zeros(biased: bool, format: str, inputs) -
     ],
 )
 def test_split_products_add_up_in_a_fixed_order(
-    batch: int, rows: int, columns: int, tile: Tile, dtype, format: str, inputs, assert_close,
+    batch: int,
+    rows: int,
+    columns: int,
+    tile: Tile,
+    dtype,
+    format: str,
+    inputs,
+    assert_close,
     assert_reset,
-) -> None:  # fmt: skip
+) -> None:
     make = inputs(dtype)
     x, weight = make.random(batch, columns), make.narrow(rows, columns, format, biased=True)
     residual = make.random(batch, rows, seed=4)

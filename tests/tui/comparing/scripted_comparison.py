@@ -92,11 +92,10 @@ def comparison(rounds: int, accuracy: bool = False, **names: tuple[float, ...]) 
     rates = names or RATES
     mbu = Bandwidth(1e12, 4.1e12, None, 0.25, "measured")
     runs = [
-        run_of(name, number, values[number], bandwidth=mbu,
-               accuracy=ACCURACY if accuracy else None)
+        run_of(name, number, values[number], bandwidth=mbu, accuracy=ACCURACY if accuracy else None)
         for number in range(rounds)
         for name, values in rates.items()
-    ]  # fmt: skip
+    ]
     return compare_runs(runs, {name: window(name) for name in rates})
 
 

@@ -49,8 +49,10 @@ async def test_a_file_is_named_in_a_dialog(
     async with page.app.run_test(size=TALL) as pilot:
         await page.open(pilot)
         for text, problem in (
-            ("", "name a file"), (".", ".: is a folder"), ("none", "none: no such file"),
-        ):  # fmt: skip
+            ("", "name a file"),
+            (".", ".: is a folder"),
+            ("none", "none: no such file"),
+        ):
             await pilot.press("d")
             await _type(pilot, text)
             assert problem in text_of(page.app)

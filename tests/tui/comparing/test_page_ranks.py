@@ -69,11 +69,15 @@ async def test_each_rank_has_its_figures_and_the_straggler_is_named(
         assert "Ranks: who waits for whom" in shown
         for rank, row in zip(report.communication.ranks, rows, strict=True):
             for text in (
-                f"{rank.rank}", f"rank{rank.rank}.json",
-                duration(rank.transfer_ns), duration(rank.wait_ns),
-                duration(rank.exposed_transfer_ns), duration(rank.exposed_wait_ns),
-                duration(rank.caused_wait_ns), "100.0" if rank.rank == LATE else "0.0",
-            ):  # fmt: skip
+                f"{rank.rank}",
+                f"rank{rank.rank}.json",
+                duration(rank.transfer_ns),
+                duration(rank.wait_ns),
+                duration(rank.exposed_transfer_ns),
+                duration(rank.exposed_wait_ns),
+                duration(rank.caused_wait_ns),
+                "100.0" if rank.rank == LATE else "0.0",
+            ):
                 assert text in row, text
         (collective,) = report.communication.collectives
         assert collective.wait_ns is not None
@@ -195,8 +199,12 @@ async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> 
     window = analyse_files([path], 0.0)
     waited = lines_of(window, KernelPick(ALL_REDUCE))["waited"]
     assert waited.startswith(duration(sum(w.wait_ns for w in report.communication.ranks)))
-    names = {window.tracks.names[label] for one in window.tracks.tracks if one.key.kind == "wait"
-             for label in one.slices.label.tolist()}  # fmt: skip
+    names = {
+        window.tracks.names[label]
+        for one in window.tracks.tracks
+        if one.key.kind == "wait"
+        for label in one.slices.label.tolist()
+    }
     assert names == {f"g{LATE}"}
 
 

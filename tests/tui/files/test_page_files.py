@@ -32,8 +32,11 @@ async def test_the_page_lists_the_folder_and_the_bundled_recordings(app, folder)
         await settle(pilot)
         shown = text_of(app)
         listed = names(app)
-    assert listed[-6:] == ["sub folder/", "state/", "broken.json", "notes.txt", "run-a.json",
-                           "run-b.json"][-6:] or "run-b.json" in listed  # fmt: skip
+    assert (
+        listed[-6:]
+        == ["sub folder/", "state/", "broken.json", "notes.txt", "run-a.json", "run-b.json"][-6:]
+        or "run-b.json" in listed
+    )
     assert ".hidden.json" not in listed
     for path in bundled_recordings():
         assert f"{path.name}" in listed
@@ -158,8 +161,7 @@ async def test_marked_files_are_opened_together(app) -> None:
 async def test_marked_ranks_of_one_run_are_opened_on_one_clock(app, folder) -> None:
     for rank in (0, 1):
         events = [call(1, 3, 5), op(10, 60 + rank, 5, name=f"kernel_of_{rank}")]
-        keys = {"distributedInfo": {"rank": rank, "world_size": 2},
-                "baseTimeNanoseconds": 10**18}  # fmt: skip
+        keys = {"distributedInfo": {"rank": rank, "world_size": 2}, "baseTimeNanoseconds": 10**18}
         (folder / f"rank{rank}.json").write_bytes(document(events, **keys))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

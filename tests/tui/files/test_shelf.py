@@ -48,8 +48,11 @@ def test_a_folder_with_what_cannot_be_read_is_listed(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
     (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b broken")
     kinds = {entry.name: entry.kind for entry in listing(tmp_path)}
-    assert kinds == {"fifo": "not a trace", "gone": "No such file or directory",
-                     "broken.gz": "not a trace"}  # fmt: skip
+    assert kinds == {
+        "fifo": "not a trace",
+        "gone": "No such file or directory",
+        "broken.gz": "not a trace",
+    }
     assert look(tmp_path / "none", "recent").kind == "No such file or directory"
     with pytest.raises(OSError, match="none"):
         listing(tmp_path / "none")

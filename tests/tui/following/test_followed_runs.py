@@ -55,9 +55,15 @@ async def test_the_app_follows_and_offers_no_key_of_the_worker(run, tmp_path, si
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert "Pause or resume" in titles
         assert not titles & {
-            "Switch to eager", "Switch variant or file", "Settings", "One step", "Capture a trace",
-            "Restart", "Faster", "Slower",
-        }  # fmt: skip
+            "Switch to eager",
+            "Switch variant or file",
+            "Settings",
+            "One step",
+            "Capture a trace",
+            "Restart",
+            "Faster",
+            "Slower",
+        }
         await pilot.press("p")
         await opened.until(pilot, lambda: "paused" in opened.title())
         assert "following" not in opened.title()

@@ -61,7 +61,7 @@ def steps() -> list[Event]:
             events.append(span(layer_at, at, f"layer.{layer}"))
         events.append(span(step_at, at, f"decode_step_{step}"))
         at += 5_000
-    return events  # fmt: skip
+    return events
 
 
 @cache
@@ -324,8 +324,9 @@ async def test_a_copy_of_very_many_rows_says_how_many_are_left_out(tmp_path: Pat
 
 ROWS = st.lists(
     st.tuples(st.integers(1, 9), st.integers(0, 5), st.booleans(), st.sampled_from([7, 8, 20])),
-    min_size=1, max_size=40,
-)  # fmt: skip
+    min_size=1,
+    max_size=40,
+)
 
 
 def launch_rows(rows: list[tuple[int, int, bool, int]]) -> LaunchRows:
@@ -355,9 +356,12 @@ def test_every_column_sorts_with_unknown_figures_last(
         assert known == sorted(known, reverse=down)  # type: ignore[type-var]
         assert [values[row] for row in order[len(known) :]] == [-1] * (len(rows) - len(known))
         assert order == sorted(
-            order, key=lambda row: (order.index(row) if values[row] not in known else
-                                    known.index(values[row]), row)
-        )  # fmt: skip
+            order,
+            key=lambda row: (
+                order.index(row) if values[row] not in known else known.index(values[row]),
+                row,
+            ),
+        )
 
 
 @given(ROWS, st.sampled_from(["stream 7", "step 0", "a$", "^3x", "x2x", "none of these", "B"]))

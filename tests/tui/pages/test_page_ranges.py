@@ -175,8 +175,11 @@ def test_details_of_a_folded_row_add_up_to_its_ranges() -> None:
     shown = window("eager")
     lines = list(range_detail_lines(shown, "decode_step/model/layer.*"))
     said = {line.label: line.text for line in lines}
-    layers = [one for one in shown.report.ranges if one.path.startswith("decode_step/model/layer.")
-              and one.path.count("/") == 2]  # fmt: skip
+    layers = [
+        one
+        for one in shown.report.ranges
+        if one.path.startswith("decode_step/model/layer.") and one.path.count("/") == 2
+    ]
     assert len(layers) == 16
     assert said["GPU time"].startswith(duration(sum(one.gpu_ns for one in layers)))
     assert said["ranges"].startswith("16, each ")

@@ -122,8 +122,11 @@ def test_a_kernel_of_several_roles_says_how_often_it_has_each(tmp_path: Path) ->
     assert role.endswith("known by place")
     within = said(kernel_lines(shown, "cutlass_gemm", "step/layer.0"))["role"]
     assert dict(re.findall(r"(\w+) (\d+) \u00d7", within)) == {
-        "qkv": "2", "o": "2", "gate_up": "2", "down": "2",
-    }  # fmt: skip
+        "qkv": "2",
+        "o": "2",
+        "gate_up": "2",
+        "down": "2",
+    }
 
 
 def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
@@ -156,8 +159,10 @@ def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> 
     shown = analyse_files([foreign_traces / "mi300x_vllm_decode_graph.json.gz"], 0.0)
     step = shown.report.steps[0].name
     tracks = {track.key.level: track for track in shown.tracks.tracks if track.key.kind == "range"}
-    names = [[shown.tracks.names[label] for label in tracks[level].slices.label.tolist()]
-             for level in (1, 2)]  # fmt: skip
+    names = [
+        [shown.tracks.names[label] for label in tracks[level].slices.label.tolist()]
+        for level in (1, 2)
+    ]
     assert [name for name in names[0] if name.startswith("layer")] == [
         f"layer.{number}" for number in range(24)
     ]
@@ -215,8 +220,11 @@ def test_details_of_an_interrupted_gap_name_the_cause(slow: Window) -> None:
 def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
     every = np.arange(len(slow.analysis.gaps))
     rows = GapRows(slow, longest_first(slow.analysis, every))
-    marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0], 40)[0].text
-              .startswith("interrupted, ")]  # fmt: skip
+    marked = [
+        row
+        for row in range(len(rows))
+        if rows.cells(row, BRUSHES[0], 40)[0].text.startswith("interrupted, ")
+    ]
     assert marked == [0]
     assert rows.matching(re.compile("interruption")) == {0}
     assert rows.matching(re.compile("wait$")) >= {0}

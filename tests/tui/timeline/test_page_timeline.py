@@ -29,8 +29,12 @@ async def test_the_page_shows_the_median_step_with_all_its_tracks(trace_file):
 
 async def test_a_trace_without_step_markers_has_a_timeline(tmp_path):
     """It used to say that the trace marks no steps."""
-    path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="gemm_kernel"),
-                 op(9_000, 9_500, 2, name="norm_kernel"))  # fmt: skip
+    path = saved(
+        tmp_path / "it.json",
+        call(0, 5, 1),
+        op(1_000, 4_000, 1, name="gemm_kernel"),
+        op(9_000, 9_500, 2, name="norm_kernel"),
+    )
     app = app_of(path)
     async with app.run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -44,8 +48,12 @@ async def test_a_trace_without_step_markers_has_a_timeline(tmp_path):
 
 async def test_two_gpus_have_tracks_of_their_own(tmp_path):
     """They used to be drawn as one."""
-    path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="one", device=0),
-                 op(2_000, 6_000, 2, name="other", device=1, stream=13))  # fmt: skip
+    path = saved(
+        tmp_path / "it.json",
+        call(0, 5, 1),
+        op(1_000, 4_000, 1, name="one", device=0),
+        op(2_000, 6_000, 2, name="other", device=1, stream=13),
+    )
     app = app_of(path)
     async with app.run_test(size=(100, 30)) as pilot:
         await settle(pilot)

@@ -134,9 +134,14 @@ def test_scale_labels_are_round_and_apart(span_ns, columns):
 
 @pytest.mark.parametrize(
     ("ns", "step", "text"),
-    [(0, 1, "0 ns"), (72_345_678, 1_000_000, "72 ms"), (72_345_678, 20, "72.34568 ms"),
-     (1_500, 100, "1.5 µs"), (12_000_000_000, 50_000_000, "12.00 s")],
-)  # fmt: skip
+    [
+        (0, 1, "0 ns"),
+        (72_345_678, 1_000_000, "72 ms"),
+        (72_345_678, 20, "72.34568 ms"),
+        (1_500, 100, "1.5 µs"),
+        (12_000_000_000, 50_000_000, "12.00 s"),
+    ],
+)
 def test_a_time_has_the_digits_that_tell_neighbours_apart(ns, step, text):
     assert exact_time(ns, step) == text
 

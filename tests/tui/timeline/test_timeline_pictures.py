@@ -31,8 +31,12 @@ def view_of(analysis, selection: Selection = NOTHING) -> View:
     return View("trace", "it", window=window, selection=selection)
 
 
-BRUSHES = [Brush(themed_inks({}, True), UNICODE), Brush(Inks(), UNICODE), Brush(Inks(), ASCII),
-           Brush(themed_inks({}, False, few_colors=True), UNICODE, "rule")]  # fmt: skip
+BRUSHES = [
+    Brush(themed_inks({}, True), UNICODE),
+    Brush(Inks(), UNICODE),
+    Brush(Inks(), ASCII),
+    Brush(themed_inks({}, False, few_colors=True), UNICODE, "rule"),
+]
 
 
 @pytest.mark.parametrize("brush", BRUSHES)
@@ -51,9 +55,15 @@ def test_every_size_is_drawn_and_no_row_is_too_wide(brush, trace_file):
 
 @pytest.mark.parametrize(
     "events",
-    [[], [span(0, 0, "decode_step")], [call(5, 5, 1)], [op(7, 7, 1)], [op(7, 8, 1)],
-     [event("cpu_op", "aten::mm", 3, 9, 4242, 1)]],
-)  # fmt: skip
+    [
+        [],
+        [span(0, 0, "decode_step")],
+        [call(5, 5, 1)],
+        [op(7, 7, 1)],
+        [op(7, 8, 1)],
+        [event("cpu_op", "aten::mm", 3, 9, 4242, 1)],
+    ],
+)
 def test_traces_with_almost_nothing(events):
     view = view_of(analyze(trace_of(*events)))
     panel = TimelinePanel(BRUSHES[0], view)

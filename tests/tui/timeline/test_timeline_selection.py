@@ -35,10 +35,12 @@ async def test_a_click_selects_and_a_drag_selects_a_span(trace_file):
 
 async def test_a_call_of_the_host_is_named_in_the_details(tmp_path):
     path = saved(
-        tmp_path / "it.json", event("cpu_op", "aten::mm", 0, 9_000, 4242, 1),
-        call(1_000, 8_000, 1, name="cudaStreamSynchronize"), call(8_500, 8_600, 2),
+        tmp_path / "it.json",
+        event("cpu_op", "aten::mm", 0, 9_000, 4242, 1),
+        call(1_000, 8_000, 1, name="cudaStreamSynchronize"),
+        call(8_500, 8_600, 2),
         op(9_000, 9_900, 2),
-    )  # fmt: skip
+    )
     app = app_of(path)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
@@ -100,10 +102,14 @@ async def test_a_gap_chosen_elsewhere_moves_the_timeline_to_it(trace_file):
 
 async def test_a_kernel_and_a_range_chosen_elsewhere_stand_out(tmp_path):
     path = saved(
-        tmp_path / "it.json", span(0, 50, "attention"), span(60, 90, "mlp"),
-        call(10, 20, 1), call(70, 80, 2),
-        op(1_000, 4_000, 1, name="gemm"), op(6_000, 9_000, 2, name="norm"),
-    )  # fmt: skip
+        tmp_path / "it.json",
+        span(0, 50, "attention"),
+        span(60, 90, "mlp"),
+        call(10, 20, 1),
+        call(70, 80, 2),
+        op(1_000, 4_000, 1, name="gemm"),
+        op(6_000, 9_000, 2, name="norm"),
+    )
     app = app_of(path)
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)

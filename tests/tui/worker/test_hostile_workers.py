@@ -56,10 +56,17 @@ def app_of(link: WorkerLink, folder: Path) -> tuple[DecodescopeApp, StillClock]:
 
 @pytest.mark.parametrize(
     "message",
-    [Log("info", "x"), State("running", "eager"), Progress("x"), Heartbeat(), stats(1), hello(),
-     TraceReady("none", capture(), requested=True)],
+    [
+        Log("info", "x"),
+        State("running", "eager"),
+        Progress("x"),
+        Heartbeat(),
+        stats(1),
+        hello(),
+        TraceReady("none", capture(), requested=True),
+    ],
     ids=lambda message: type(message).__name__,
-)  # fmt: skip
+)
 async def test_a_worker_that_floods_has_to_wait(tmp_path: Path, message: WorkerMessage) -> None:
     link = scripted(tmp_path, flooding(message))
     app, _ = app_of(link, tmp_path / "folder")
@@ -103,15 +110,19 @@ async def test_a_window_counts_as_asked_for_as_often_as_it_was(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (sending((MAX_FRAME_BYTES + 1).to_bytes(4, "big")) + "time.sleep(600)\n",
-         f"a frame of {MAX_FRAME_BYTES + 1} bytes is over the limit"),
-        (sending(MAX_FRAME_BYTES.to_bytes(4, "big"), b"x" * 10) + "time.sleep(600)\n",
-         "no word from the worker for 600 s"),
+        (
+            sending((MAX_FRAME_BYTES + 1).to_bytes(4, "big")) + "time.sleep(600)\n",
+            f"a frame of {MAX_FRAME_BYTES + 1} bytes is over the limit",
+        ),
+        (
+            sending(MAX_FRAME_BYTES.to_bytes(4, "big"), b"x" * 10) + "time.sleep(600)\n",
+            "no word from the worker for 600 s",
+        ),
         (sending(bytes(4)) + "time.sleep(600)\n", "unreadable message"),
         ("os.kill(os.getpid(), signal.SIGSTOP)\n", "no word from the worker for 600 s"),
     ],
     ids=["over the limit", "less than it says", "nothing", "stopped"],
-)  # fmt: skip
+)
 async def test_a_worker_that_lies_or_stands_still_is_named_and_ended(
     tmp_path: Path, body: str, said: str
 ) -> None:
@@ -139,8 +150,9 @@ async def standing_still(pid: int) -> None:
 
 
 async def test_of_a_long_line_the_log_keeps_the_beginning(tmp_path: Path) -> None:
-    link = scripted(tmp_path, BEGUN + sending(encode_frame(Log("info", "y" * (1 << 20))))
-                    + "time.sleep(600)\n")  # fmt: skip
+    link = scripted(
+        tmp_path, BEGUN + sending(encode_frame(Log("info", "y" * (1 << 20)))) + "time.sleep(600)\n"
+    )
     app, _ = app_of(link, tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("9")

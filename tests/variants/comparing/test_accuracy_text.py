@@ -36,11 +36,19 @@ def loaded(tokenizer: Any = None, max_context: int | None = None) -> LoadedModel
 @pytest.mark.parametrize(
     ("letters", "sequences", "context", "positions"),
     [
-        (3, 1, 1, 1), (4, 1, 1, 2), (5, 1, 2, 2), (64, 1, 31, 32), (65, 1, 32, 32),
-        (66, 1, 32, 33), (160, 1, 32, 127), (161, 1, 32, 128), (288, 1, 32, 128),
-        (289, 2, 32, 128), (9000, 16, 32, 128),
+        (3, 1, 1, 1),
+        (4, 1, 1, 2),
+        (5, 1, 2, 2),
+        (64, 1, 31, 32),
+        (65, 1, 32, 32),
+        (66, 1, 32, 33),
+        (160, 1, 32, 127),
+        (161, 1, 32, 128),
+        (288, 1, 32, 128),
+        (289, 2, 32, 128),
+        (9000, 16, 32, 128),
     ],
-)  # fmt: skip
+)
 def test_a_text_is_split(letters: int, sequences: int, context: int, positions: int) -> None:
     text = "".join(chr(65 + number % 26) for number in range(letters))
     ids = Letters().encode(text)

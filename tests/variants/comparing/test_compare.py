@@ -40,15 +40,32 @@ ACCURACY = Accuracy("fp32", "a text", 4, 0.01, 0.001, 0.99, 7.0, 1.01)
 
 def report(variant: str, tokens_per_s: float) -> RunReport:
     return RunReport(
-        schema_version=3, model="tiny", weights="bundled", variant=variant, device="cpu",
-        device_name=device_name("cpu"), dtype="fp32", batch=1, context=128, tokens=8,
-        prompt_token_ids=[[1]], output_token_ids=[[2]], output_text=None, timed_steps=8,
-        tokens_per_s=tokens_per_s, prefill_ns=1000, step_ns=StepTimes(1000, 1000, 1000, 1000),
-        launch_calls_per_step=None, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
-        bytes_per_step=100, bandwidth=Bandwidth(1.0, None, None, None, None),
+        schema_version=3,
+        model="tiny",
+        weights="bundled",
+        variant=variant,
+        device="cpu",
+        device_name=device_name("cpu"),
+        dtype="fp32",
+        batch=1,
+        context=128,
+        tokens=8,
+        prompt_token_ids=[[1]],
+        output_token_ids=[[2]],
+        output_text=None,
+        timed_steps=8,
+        tokens_per_s=tokens_per_s,
+        prefill_ns=1000,
+        step_ns=StepTimes(1000, 1000, 1000, 1000),
+        launch_calls_per_step=None,
+        gpu_ops_per_step=3.0,
+        gpu_idle_fraction=0.1,
+        bytes_per_step=100,
+        bandwidth=Bandwidth(1.0, None, None, None, None),
         answer=Answer(),
-        health=Health("ok", 0, ()), environment={},
-    )  # fmt: skip
+        health=Health("ok", 0, ()),
+        environment={},
+    )
 
 
 class FakeRuns:
@@ -166,8 +183,11 @@ def test_progress_names_round_variant_and_the_last_rate() -> None:
     ]
     measured = [event.report for event in reported if isinstance(event, RunMeasured)]
     assert [(run.variant, run.round, run.tokens_per_s) for run in measured] == [
-        ("eager", 0, 110.0), ("other", 0, 120.0), ("eager", 1, 130.0), ("other", 1, 140.0),
-    ]  # fmt: skip
+        ("eager", 0, 110.0),
+        ("other", 0, 120.0),
+        ("eager", 1, 130.0),
+        ("other", 1, 140.0),
+    ]
     assert not any(isinstance(event, RoundCompared) for event in reported)
 
 

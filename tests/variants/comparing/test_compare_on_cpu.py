@@ -32,9 +32,24 @@ STATIC = Variant("static", "a cache of fixed size", False, build_static)
 """
 ENTRY_POINTS = "[decodescope.variants]\nstatic = mine:STATIC\n"
 COMMAND = (
-    "compare", "--model", "tiny", "--device", "cpu", "--variants", "eager,static", "--json",
-    "--batch", "2", "--tokens", "20", "--context", "16", "--repeats", "50", "--out",
-)  # fmt: skip
+    "compare",
+    "--model",
+    "tiny",
+    "--device",
+    "cpu",
+    "--variants",
+    "eager,static",
+    "--json",
+    "--batch",
+    "2",
+    "--tokens",
+    "20",
+    "--context",
+    "16",
+    "--repeats",
+    "50",
+    "--out",
+)
 
 
 @pytest.fixture

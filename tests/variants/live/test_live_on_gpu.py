@@ -107,9 +107,11 @@ def test_settings_change_without_loading_and_memory_comes_back(
     model = session._prepared.loaded.model
     wide = msgspec.structs.replace(session.settings, batch=8, context=256)
     drawn = msgspec.structs.replace(
-        session.settings, context=None, prompt="def read(path):",
+        session.settings,
+        context=None,
+        prompt="def read(path):",
         sampling=SamplingSettings(0.7, 20, None, 1),
-    )  # fmt: skip
+    )
     absurd = msgspec.structs.replace(session.settings, batch=1 << 20)
     channel = AskingChannel(
         (figures, ChangeSettings(wide)),

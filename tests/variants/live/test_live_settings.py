@@ -33,8 +33,11 @@ def changing(folder: Path, settings: Settings = TWO, *later, end_s: float = 3) -
 def test_other_settings_are_answered_by_a_hello_and_then_run(tmp_path):
     run = changing(tmp_path)()
     assert [e for e in run.session.events if not e.startswith("prefill")] == [
-        "build eager", "release", "adopt two batch 4 for eager", "build eager"
-    ]  # fmt: skip
+        "build eager",
+        "release",
+        "adopt two batch 4 for eager",
+        "build eager",
+    ]
     (hello,) = run.channel.of(Hello)
     assert hello.settings == TWO
     assert run.states()[-3:] == [("loading", "eager"), ("building", "eager"), ("running", "eager")]

@@ -157,9 +157,15 @@ def _until(app: socket.socket, decoder: FrameDecoder, kind: type) -> Iterator[ob
 
 def test_ranks_of_the_worker_decode_for_the_app(tmp_path: Path) -> None:
     config = WorkerConfig(
-        batch=1, tokens=40, variant="eager", device="cpu", model="tiny", context=8, tp=2,
+        batch=1,
+        tokens=40,
+        variant="eager",
+        device="cpu",
+        model="tiny",
+        context=8,
+        tp=2,
         trace_dir=str(tmp_path),
-    )  # fmt: skip
+    )
     (tmp_path / "worker.json").write_bytes(msgspec.json.encode(config))
     app, control = socket.socketpair()
     app.settimeout(PATIENCE_S)

@@ -15,16 +15,26 @@ Kind = gguf.GGMLQuantizationType
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, LAYERS, VOCABULARY = 256, 512, 4, 2, 2, 101
 FIELDS: Mapping[str, Any] = {
-    "context_length": 64, "embedding_length": HIDDEN, "block_count": LAYERS,
-    "feed_forward_length": INTERMEDIATE, "head_count": HEADS, "head_count_kv": KV_HEADS,
-    "layer_norm_rms_eps": 1e-5, "rope_freq_base": 500.0, "vocab_size": VOCABULARY,
-}  # fmt: skip
+    "context_length": 64,
+    "embedding_length": HIDDEN,
+    "block_count": LAYERS,
+    "feed_forward_length": INTERMEDIATE,
+    "head_count": HEADS,
+    "head_count_kv": KV_HEADS,
+    "layer_norm_rms_eps": 1e-5,
+    "rope_freq_base": 500.0,
+    "vocab_size": VOCABULARY,
+}
 _KV = HIDDEN // HEADS * KV_HEADS
 _MATRICES = {
-    "attn_q": (HIDDEN, HIDDEN), "attn_k": (_KV, HIDDEN), "attn_v": (_KV, HIDDEN),
-    "attn_output": (HIDDEN, HIDDEN), "ffn_gate": (INTERMEDIATE, HIDDEN),
-    "ffn_up": (INTERMEDIATE, HIDDEN), "ffn_down": (HIDDEN, INTERMEDIATE),
-}  # fmt: skip
+    "attn_q": (HIDDEN, HIDDEN),
+    "attn_k": (_KV, HIDDEN),
+    "attn_v": (_KV, HIDDEN),
+    "attn_output": (HIDDEN, HIDDEN),
+    "ffn_gate": (INTERMEDIATE, HIDDEN),
+    "ffn_up": (INTERMEDIATE, HIDDEN),
+    "ffn_down": (HIDDEN, INTERMEDIATE),
+}
 
 _LAYER = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 MIXES: dict[str, dict[str, Kind]] = {
@@ -62,9 +72,10 @@ def save_gguf(
     for name, value in FIELDS.items():
         getattr(writer, f"add_{name}")(value)
     shapes: dict[str, tuple[int, ...]] = {
-        "token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN),
+        "token_embd": (VOCABULARY, HIDDEN),
+        "output": (VOCABULARY, HIDDEN),
         "output_norm": (HIDDEN,),
-    }  # fmt: skip
+    }
     if not head:
         del shapes["output"]
     for layer in range(LAYERS):

@@ -185,8 +185,11 @@ LAYOUTS: dict[str, Packed] = {
         _integers(actorder="static"), _pack_quantized(), middle=True
     ),
     "compressed-tensors, actorder group": Packed(
-        _integers(actorder="group"), _pack_quantized(order=True),
-        middle=True, ordered=False, stays=False,
+        _integers(actorder="group"),
+        _pack_quantized(order=True),
+        middle=True,
+        ordered=False,
+        stays=False,
     ),
     "compressed-tensors, groups of 16": Packed(
         _integers(group_size=16), _pack_quantized(), group=16, middle=True, stays=False
@@ -198,7 +201,9 @@ LAYOUTS: dict[str, Packed] = {
     "GPTQ, symmetric": Packed(_gptq_config(sym=True), _gptq(), middle=True),
     "GPTQ, the last group is short": Packed(_gptq_config(), _gptq(), sizes=_ODD),
     "GPTQ in groups of 96": Packed(
-        _gptq_config(group_size=96), _gptq(), group=96,
+        _gptq_config(group_size=96),
+        _gptq(),
+        group=96,
         sizes={"hidden_size": 96, "intermediate_size": 192},
     ),
     "GPTQ v2, channels": Packed(
@@ -207,15 +212,18 @@ LAYOUTS: dict[str, Packed] = {
     "GPTQ, desc_act": Packed(_gptq_config(desc_act=True), _gptq(), ordered=False, stays=False),
     "AWQ": Packed(_AWQ, _awq),
     "NVFP4 of compressed-tensors": Packed(
-        _floats("nvfp4-pack-quantized", group_size=16), _nvfp4(512.0),
-        group=16, scales=torch.float8_e4m3fn,
+        _floats("nvfp4-pack-quantized", group_size=16),
+        _nvfp4(512.0),
+        group=16,
+        scales=torch.float8_e4m3fn,
     ),
     "NVFP4 of ModelOpt": Packed(_MODELOPT, _modelopt, group=16, scales=torch.float8_e4m3fn),
     "MXFP4 of compressed-tensors": Packed(
-        _floats("mxfp4-pack-quantized", strategy="group", group_size=32), _mxfp4,
+        _floats("mxfp4-pack-quantized", strategy="group", group_size=32),
+        _mxfp4,
         scales=torch.float8_e8m0fnu,
     ),
-}  # fmt: skip
+}
 
 
 def with_one_layer(layout: Packed) -> Packed:

@@ -23,9 +23,15 @@ Fields = Mapping[str, Any]
 def compressed_tensors(*weights: Fields, **fields: Any) -> dict[str, Any]:
     """The `quantization_config` of compressed-tensors, one group for each scheme of `weights`."""
     base = {
-        "num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel",
-        "group_size": None, "block_structure": None, "dynamic": False, "observer": "minmax",
-    }  # fmt: skip
+        "num_bits": 8,
+        "type": "float",
+        "symmetric": True,
+        "strategy": "channel",
+        "group_size": None,
+        "block_structure": None,
+        "dynamic": False,
+        "observer": "minmax",
+    }
     groups = {
         f"group_{number}": {
             "targets": ["Linear"],
@@ -64,23 +70,27 @@ class Layout:
 
 _KV = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
 _FBGEMM = {
-    "quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0,
+    "quant_method": "fbgemm_fp8",
+    "activation_scale_ub": 1200.0,
     "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.down_proj"],
-}  # fmt: skip
+}
 _MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
 LAYOUTS: dict[str, Layout] = {
     "compressed-tensors FP8, scales of rows in bf16": Layout(
         compressed_tensors({}), scale=lambda rows: rows[:, None].bfloat16()
     ),
     "compressed-tensors FP8, one scale and static activations": Layout(
-        compressed_tensors({"strategy": "tensor"}), scale=lambda rows: rows[:1], whole=True,
+        compressed_tensors({"strategy": "tensor"}),
+        scale=lambda rows: rows[:1],
+        whole=True,
         extra={"input_scale": torch.tensor([0.1])},
     ),
     "compressed-tensors INT8": Layout(
         compressed_tensors({"type": "int"}, format="int-quantized"), INT8
     ),
     "compressed-tensors INT8 in fp16, weights only": Layout(
-        compressed_tensors({"type": "int"}, format="naive-quantized"), INT8,
+        compressed_tensors({"type": "int"}, format="naive-quantized"),
+        INT8,
         lambda rows: rows[:, None].half(),
     ),
     "compressed-tensors FP8 with K and V": Layout(
@@ -90,16 +100,22 @@ LAYOUTS: dict[str, Layout] = {
     "compressed-tensors, the head too": Layout(compressed_tensors({}, ignore=[]), head=True),
     "AutoFP8": Layout(
         {"quant_method": "fp8", "activation_scheme": "static"},
-        scale=lambda rows: rows[0], whole=True, extra={"input_scale": torch.tensor(0.1)},
+        scale=lambda rows: rows[0],
+        whole=True,
+        extra={"input_scale": torch.tensor(0.1)},
     ),
     "transformers' fp8, one scale": Layout(
         {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None},
-        scale=lambda rows: rows[0], whole=True, name="weight_scale_inv",
+        scale=lambda rows: rows[0],
+        whole=True,
+        name="weight_scale_inv",
         extra={"activation_scale": torch.tensor(0.1)},
     ),
     "fbgemm": Layout(_FBGEMM, extra={"input_scale_ub": torch.tensor([1200.0])}),
     "modelopt": Layout(
-        _MODELOPT, scale=lambda rows: rows[0], whole=True,
+        _MODELOPT,
+        scale=lambda rows: rows[0],
+        whole=True,
         extra={"input_scale": torch.tensor(0.1)},
     ),
     "modelopt, scales of rows": Layout(
@@ -111,7 +127,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "E5M2 that config.json does not mention": Layout(None, E5M2),
     "E5M2 without scales": Layout(None, E5M2, None),
-}  # fmt: skip
+}
 
 
 def quantized(weight: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:

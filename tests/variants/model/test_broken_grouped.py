@@ -74,150 +74,195 @@ def index(value: int) -> Change:
 BROKEN: dict[str, tuple[Any, Change, str]] = {
     # The size of groups.
     "larger groups by config.json": (
-        CT, config_of(CT, {"group_size": 64}),
+        CT,
+        config_of(CT, {"group_size": 64}),
         "q_proj.weight_scale is F16 [96, 3] in the weights and F16 or BF16 or F32 [96, 2] by "
         f"config.json (group_size 64){OTHER_FILES}",
     ),
     "channels by config.json": (
-        CT, config_of(CT, {"strategy": "channel", "group_size": None}),
+        CT,
+        config_of(CT, {"strategy": "channel", "group_size": None}),
         "[96, 1] by config.json (strategy channel)",
     ),
     "groups by config.json": (
-        CHANNELS, config_of(CHANNELS, {"strategy": "group", "group_size": 32}),
+        CHANNELS,
+        config_of(CHANNELS, {"strategy": "group", "group_size": 32}),
         "weight_scale is F16 [96, 1] in the weights",
     ),
     "GPTQ in other groups": (
-        GPTQ, config_of(GPTQ, group_size=96),
+        GPTQ,
+        config_of(GPTQ, group_size=96),
         "q_proj.scales is F16 [3, 96] in the weights and F16 or BF16 or F32 [1, 96] by config.json"
         " (group_size 96)",
     ),
     "AWQ in other groups": (AWQ, config_of(AWQ, group_size=-1), "config.json (group_size -1)"),
     "NVFP4 by config.json": (
-        MXFP4, config_of(MXFP4, {"group_size": 16}),
+        MXFP4,
+        config_of(MXFP4, {"group_size": 16}),
         "weight_scale is U8 [96, 3] in the weights and F8_E4M3 [96, 6] by config.json "
         "(group_size 16)",
     ),
     "MXFP4 by config.json": (
-        NVFP4, config_of(NVFP4, {"group_size": 32}), "and U8 [96, 3] by config.json (group_size 32)"
+        NVFP4,
+        config_of(NVFP4, {"group_size": 32}),
+        "and U8 [96, 3] by config.json (group_size 32)",
     ),
     # Packing.
     "half a matrix": (CT, cut_down("weight_packed", 48), f"{DOWN}.weight_packed is I32 [48, 20]"),
     "half the scales": (CT, cut_down("weight_scale", 48), f"{DOWN}.weight_scale is F16 [48, 5]"),
     "no scales": (CT, without(f"{DOWN}.weight_scale"), f"{DOWN}.weight_scale is missing"),
     "no codes": (
-        CT, without(f"{DOWN}.weight_packed"),
+        CT,
+        without(f"{DOWN}.weight_packed"),
         f"{DOWN}.weight_packed is missing in the weights and I32 [96, 20] by config.json (num_bits",
     ),
     "no codes of GPTQ": (
-        GPTQ, without(f"{DOWN}.qweight"),
+        GPTQ,
+        without(f"{DOWN}.qweight"),
         f"{DOWN}.qweight is missing in the weights and I32 [20, 96] by config.json (bits 4)",
     ),
     "no codes of AWQ": (AWQ, without(f"{DOWN}.qweight"), f"{DOWN}.qweight is missing"),
     "no codes of ModelOpt": (
-        MODELOPT, with_weights(lambda weights: weights.pop(f"{DOWN}.weight")),
+        MODELOPT,
+        with_weights(lambda weights: weights.pop(f"{DOWN}.weight")),
         f"{DOWN}.weight is missing",
     ),
     "no codes of MXFP4": (
-        MXFP4, without(f"{DOWN}.weight_packed"), f"{DOWN}.weight_packed is missing"
+        MXFP4,
+        without(f"{DOWN}.weight_packed"),
+        f"{DOWN}.weight_packed is missing",
     ),
     "E2M1 of another type": (
-        MXFP4, put("weight_packed", torch.zeros(96, 80, dtype=torch.int8)),
+        MXFP4,
+        put("weight_packed", torch.zeros(96, 80, dtype=torch.int8)),
         f"{DOWN}.weight_packed is I8 [96, 80] in the weights and U8 [96, 80] by config.json",
     ),
     "codes of 8 bits": (
-        CT, put("weight_packed", torch.zeros(96, 40, dtype=torch.int32)),
+        CT,
+        put("weight_packed", torch.zeros(96, 40, dtype=torch.int32)),
         f"{DOWN}.weight_packed is I32 [96, 40] in the weights and I32 [96, 20] by config.json "
         "(num_bits 4)",
     ),
     "words of another type": (
-        CT, put("weight_packed", torch.zeros(96, 20)), f"{DOWN}.weight_packed is F32 [96, 20]"
+        CT,
+        put("weight_packed", torch.zeros(96, 20)),
+        f"{DOWN}.weight_packed is F32 [96, 20]",
     ),
     "another shape": (
-        CT, put("weight_shape", torch.tensor([96, 152])),
+        CT,
+        put("weight_shape", torch.tensor([96, 152])),
         f"{DOWN}.weight_shape is [96, 152] in the weights and [96, 160] by config.json",
     ),
     "AWQ by config.json": (
-        GPTQ, with_config(quantization_config=AWQ.config),
+        GPTQ,
+        with_config(quantization_config=AWQ.config),
         "q_proj.qweight is I32 [12, 96] in the weights and I32 [96, 12] by config.json (bits 4)",
     ),
     "GPTQ by config.json": (
-        AWQ, with_config(quantization_config=GPTQ.config), "I32 [12, 96] by config.json (bits 4)"
+        AWQ,
+        with_config(quantization_config=GPTQ.config),
+        "I32 [12, 96] by config.json (bits 4)",
     ),
     "half of GPTQ's codes": (GPTQ, cut_down("qweight", 9), f"{DOWN}.qweight is I32 [9, 96]"),
     "half of GPTQ's zeros": (GPTQ, cut_down("qzeros", 2), f"{DOWN}.qzeros is I32 [2, 12]"),
     "half of AWQ's codes": (AWQ, cut_down("qweight", 80), f"{DOWN}.qweight is I32 [80, 12]"),
     "half of NVFP4's codes": (NVFP4, cut_down("weight_packed", 9), "weight_packed is U8 [9, 80]"),
     "no scale of an NVFP4 matrix": (
-        NVFP4, without(f"{DOWN}.weight_global_scale"), f"{DOWN}.weight_global_scale is missing"
+        NVFP4,
+        without(f"{DOWN}.weight_global_scale"),
+        f"{DOWN}.weight_global_scale is missing",
     ),
     "two scales of a ModelOpt matrix": (
-        MODELOPT, put("weight_scale_2", torch.ones(2)), f"{DOWN}.weight_scale_2 is F32 [2]"
+        MODELOPT,
+        put("weight_scale_2", torch.ones(2)),
+        f"{DOWN}.weight_scale_2 is F32 [2]",
     ),
     "an infinite scale of a matrix": (
-        MODELOPT, put("weight_scale_2", torch.tensor(torch.inf)),
+        MODELOPT,
+        put("weight_scale_2", torch.tensor(torch.inf)),
         f"row 0 of {DOWN}.weight_scale has scales that are NaN or infinite",
     ),
     "no number among scales of a matrix that is dequantised": (
-        DESC_ACT, put("scales", torch.full((5, 96), torch.nan).half()),
+        DESC_ACT,
+        put("scales", torch.full((5, 96), torch.nan).half()),
         f"row 0 of {DOWN}.scales has scales that are NaN or infinite",
     ),
     "scales of inputs": (
-        MODELOPT, put("pre_quant_scale", torch.ones(160)), "pre_quant_scale means scales of inputs"
+        MODELOPT,
+        put("pre_quant_scale", torch.ones(160)),
+        "pre_quant_scale means scales of inputs",
     ),
     # Zero points.
     "no zero points by config.json": (
-        ASYMMETRIC, config_of(ASYMMETRIC, {"symmetric": True}),
+        ASYMMETRIC,
+        config_of(ASYMMETRIC, {"symmetric": True}),
         "q_proj.weight_zero_point is there in the weights and not by config.json (symmetric true)",
     ),
     "zero points by config.json": (
-        CT, config_of(CT, {"symmetric": False}), "q_proj.weight_zero_point is missing"
+        CT,
+        config_of(CT, {"symmetric": False}),
+        "q_proj.weight_zero_point is missing",
     ),
     "zero points of all rows": (
-        ASYMMETRIC, put("weight_zero_point", torch.zeros(96, 5, dtype=torch.int32)),
+        ASYMMETRIC,
+        put("weight_zero_point", torch.zeros(96, 5, dtype=torch.int32)),
         f"{DOWN}.weight_zero_point is I32 [96, 5] in the weights and I32 [12, 5] by config.json "
         "(symmetric false, group_size 32)",
     ),
     "GPTQ that is symmetric by config.json": (
-        GPTQ, config_of(GPTQ, sym=True), "q_proj.qzeros holds other zero points than 8"
+        GPTQ,
+        config_of(GPTQ, sym=True),
+        "q_proj.qzeros holds other zero points than 8",
     ),
     "GPTQ of the other version": (
-        SYMMETRIC, config_of(SYMMETRIC, checkpoint_format="gptq_v2"),
+        SYMMETRIC,
+        config_of(SYMMETRIC, checkpoint_format="gptq_v2"),
         "q_proj.qzeros holds other zero points than 8, and none of its own by config.json (sym",
     ),
     # Orders of columns.
     "a group twice": (
-        DESC_ACT, index(3), f"{DOWN}.g_idx is no permutation of the groups of 160 columns by "
+        DESC_ACT,
+        index(3),
+        f"{DOWN}.g_idx is no permutation of the groups of 160 columns by "
         "config.json (group_size 32)",
     ),
     "a group that is not there": (DESC_ACT, index(99), f"{DOWN}.g_idx is no permutation"),
     "a group below zero": (GPTQ, index(-1), f"{DOWN}.g_idx is no permutation"),
     "no order of columns": (
-        DESC_ACT, without(f"{DOWN}.g_idx"),
+        DESC_ACT,
+        without(f"{DOWN}.g_idx"),
         f"{DOWN}.g_idx is missing in the weights and one group for each column by config.json "
         f"(desc_act true){OTHER_FILES}",
     ),
     "no order of columns of compressed-tensors": (
-        ACTORDER, without(f"{DOWN}.weight_g_idx"),
+        ACTORDER,
+        without(f"{DOWN}.weight_g_idx"),
         f"{DOWN}.weight_g_idx is missing in the weights and one group for each column by "
         "config.json (actorder group)",
     ),
     "an order of other columns": (
-        GPTQ, put("g_idx", torch.zeros(96, dtype=torch.int32)),
+        GPTQ,
+        put("g_idx", torch.zeros(96, dtype=torch.int32)),
         f"{DOWN}.g_idx is I32 [96] in the weights and I32 or I64 [160] by config.json",
     ),
     # Mixed, and of nothing.
     "a matrix of GPTQ": (
-        CT, put("qweight", torch.zeros(20, 96, dtype=torch.int32)), "qweight means packed weights"
+        CT,
+        put("qweight", torch.zeros(20, 96, dtype=torch.int32)),
+        "qweight means packed weights",
     ),
     "a layer of no module": (
-        CT, with_weights(lambda weights: weights.update({"moe.weight_packed": torch.ones(3)})),
+        CT,
+        with_weights(lambda weights: weights.update({"moe.weight_packed": torch.ones(3)})),
         "moe.weight_packed means packed weights",
     ),
     "not quantised by config.json": (
-        GPTQ, with_config(quantization_config=None), "lacks 14 tensors of the model"
+        GPTQ,
+        with_config(quantization_config=None),
+        "lacks 14 tensors of the model",
     ),
     "half a file": (CT, cut("model.safetensors", 60_000), NOT_WHOLE),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("layout", "break_it", "words"), BROKEN.values(), ids=list(BROKEN))
@@ -262,8 +307,21 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=5,
 )
-_KEYS = ("bits", "w_bit", "group_size", "q_group_size", "sym", "checkpoint_format", "version",
-         "zero_point", "quant_algo", "num_bits", "type", "strategy", "symmetric")  # fmt: skip
+_KEYS = (
+    "bits",
+    "w_bit",
+    "group_size",
+    "q_group_size",
+    "sym",
+    "checkpoint_format",
+    "version",
+    "zero_point",
+    "quant_algo",
+    "num_bits",
+    "type",
+    "strategy",
+    "symmetric",
+)
 
 
 @given(

@@ -175,7 +175,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
         with_config(quantization_config={"quant_method": 8}),
         "is not an object with a quant_method",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ OTHER_METHODS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rotated": (compressed_tensors({}, transform_config={"config_groups": {"u": {}}}), "transform"),
     "one of two groups": (compressed_tensors({}, {"strategy": "block"}), "each block"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("fields", "words"), OTHER_METHODS.values(), ids=list(OTHER_METHODS))
@@ -289,9 +289,23 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=5,
 )
-_KEYS = ("quant_method", "format", "config_groups", "quant_algo", "weight_block_size",
-         "sparsity_config", "transform_config", "group_0", "weights", "num_bits", "type",
-         "strategy", "symmetric", "group_size", "input_activations")  # fmt: skip
+_KEYS = (
+    "quant_method",
+    "format",
+    "config_groups",
+    "quant_algo",
+    "weight_block_size",
+    "sparsity_config",
+    "transform_config",
+    "group_0",
+    "weights",
+    "num_bits",
+    "type",
+    "strategy",
+    "symmetric",
+    "group_size",
+    "input_activations",
+)
 
 
 @given(

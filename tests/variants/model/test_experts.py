@@ -73,7 +73,7 @@ STORED = {
     "l.0.mlp.gate.weight": (7, 96),
     **{f"l.0.mlp.experts.{n}.{part}.weight": (20, 96) for n in range(7) for part in "gud"},
     "l.0.mlp.experts.0.g.weight_scale": (20,),
-}  # fmt: skip
+}
 WITHOUT_3 = {key: shape for key, shape in STORED.items() if ".experts.3." not in key}
 
 
@@ -91,7 +91,7 @@ WITHOUT_3 = {key: shape for key, shape in STORED.items() if ".experts.3." not in
         ({}, STORED | {"l.0.mlp.experts.5.u.weight": (9, 96)}, "of 39,264 .*, and 7 of 40,320"),
         ({"moe_intermediate_size": 21}, STORED, "of 40,320 .*, and 7 of 42,336"),
     ],
-)  # fmt: skip
+)
 def test_experts_that_disagree_are_one_line(
     fields: dict[str, int], stored: dict[str, tuple[int, ...]], complaint: str | None
 ) -> None:

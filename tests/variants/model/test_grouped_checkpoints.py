@@ -109,8 +109,10 @@ def test_matrices_of_8_and_4_bits_are_one_model(tmp_path: Path) -> None:
     mixed, others = (load_file(tmp_path / bits / WEIGHTS) for bits in "48")
     for name in [name for name in mixed if "down_proj.weight" in name]:
         del mixed[name]
-    save_file(mixed | {key: others[key] for key in others if "down_proj.weight" in key},
-              tmp_path / "4" / WEIGHTS)  # fmt: skip
+    save_file(
+        mixed | {key: others[key] for key in others if "down_proj.weight" in key},
+        tmp_path / "4" / WEIGHTS,
+    )
     for layer, other in zip(expected.model.layers, fp8.model.layers, strict=True):
         layer.mlp.down_proj.weight = other.mlp.down_proj.weight
     config = json.loads((tmp_path / "4" / "config.json").read_text())
@@ -132,8 +134,9 @@ def test_each_matrix_has_one_of_several_schemes(tmp_path: Path) -> None:
     second = replace(LAYOUTS["compressed-tensors, channels"], sizes=first.sizes)
     expected, other = save_packed(tmp_path / "a", first), save_packed(tmp_path / "b", second)
     mixed, others = (load_file(tmp_path / folder / WEIGHTS) for folder in "ab")
-    save_file(mixed | {key: others[key] for key in others if "down_proj" in key},
-              tmp_path / "a" / WEIGHTS)  # fmt: skip
+    save_file(
+        mixed | {key: others[key] for key in others if "down_proj" in key}, tmp_path / "a" / WEIGHTS
+    )
     for mine, theirs in zip(expected.model.layers, other.model.layers, strict=True):
         mine.mlp.down_proj = theirs.mlp.down_proj
     config = json.loads((tmp_path / "a" / "config.json").read_text())
@@ -181,9 +184,13 @@ def test_memory_is_checked_for_the_packed_weights(
 
 @pytest.mark.parametrize(
     ("name", "format", "stored"),
-    [("compressed-tensors", "int4", "int4_g32"), ("GPTQ", "int8", "int4_asym"),
-     ("NVFP4 of ModelOpt", "mxfp4", "nvfp4"), ("MXFP4 of compressed-tensors", "bf16", "mxfp4")],
-)  # fmt: skip
+    [
+        ("compressed-tensors", "int4", "int4_g32"),
+        ("GPTQ", "int8", "int4_asym"),
+        ("NVFP4 of ModelOpt", "mxfp4", "nvfp4"),
+        ("MXFP4 of compressed-tensors", "bf16", "mxfp4"),
+    ],
+)
 def test_another_format_than_that_of_the_checkpoint_is_refused(
     name: str, format: str, stored: str
 ) -> None:

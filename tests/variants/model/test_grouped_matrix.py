@@ -25,9 +25,14 @@ from tests.helpers.families import FAMILIES
 from tests.variants.model.grouped_checkpoints import LAYOUTS, Drawn, Packed, Tensors, drawn
 
 _TYPES = {
-    torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.int32: "I32",
-    torch.int64: "I64", torch.uint8: "U8", torch.float8_e4m3fn: "F8_E4M3",
-}  # fmt: skip
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.uint8: "U8",
+    torch.float8_e4m3fn: "F8_E4M3",
+}
 STAYING = [name for name, layout in LAYOUTS.items() if layout.stays]
 
 
@@ -135,8 +140,11 @@ def test_a_scale_of_zero_is_kept_and_one_that_is_no_number_refused(name: str, va
 
 # Beside the codes: the order of columns, and GPTQ's zero points that all are 8.
 UNCOUNTED = ("g_idx", "weight_g_idx", "weight_shape", "input_scale", "input_global_scale")
-UNCOUNTED_BYTES = {"GPTQ, symmetric": 64 * 6 // 2, "NVFP4 of compressed-tensors": 4,
-                   "NVFP4 of ModelOpt": 4}  # fmt: skip
+UNCOUNTED_BYTES = {
+    "GPTQ, symmetric": 64 * 6 // 2,
+    "NVFP4 of compressed-tensors": 4,
+    "NVFP4 of ModelOpt": 4,
+}
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if "fp32" not in name])

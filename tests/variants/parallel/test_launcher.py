@@ -19,15 +19,19 @@ def _launched(action: str, folder: Path) -> "subprocess.Popen[str]":
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     return subprocess.Popen(
         [
-            sys.executable, "-P", "-c",
+            sys.executable,
+            "-P",
+            "-c",
             "import sys; from decodescope.variants.parallel.launcher import launch; "
-            "sys.exit(launch(2, 'tests.helpers.rank_stub', sys.argv[1:]))", action, str(folder),
+            "sys.exit(launch(2, 'tests.helpers.rank_stub', sys.argv[1:]))",
+            action,
+            str(folder),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    )
 
 
 def _processes(folder: Path) -> list[int]:

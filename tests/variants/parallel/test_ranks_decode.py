@@ -69,9 +69,16 @@ def test_every_family_decodes_as_one_rank_does(tmp_path: Path) -> None:
 
 def test_ranks_beyond_the_heads_of_k_and_v_hold_the_same(tmp_path: Path) -> None:
     names = (
-        "llama-tied", "llama-biased", "phi3", "gemma4", "gemma4-inputs", "mixtral", "gpt-oss",
-        "olmo2", "olmo3",
-    )  # fmt: skip
+        "llama-tied",
+        "llama-biased",
+        "phi3",
+        "gemma4",
+        "gemma4-inputs",
+        "mixtral",
+        "gpt-oss",
+        "olmo2",
+        "olmo3",
+    )
     cases: list[tuple[str, bool, dict[str, Any]]] = [
         (each, each == "mixtral", {}) for each in names
     ]

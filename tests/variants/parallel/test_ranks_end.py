@@ -188,9 +188,14 @@ def test_another_number_of_ranks_than_asked_for() -> None:
 
 def test_the_environment_names_the_place() -> None:
     torchrun = {
-        "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "host", "MASTER_PORT": "29500", "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }  # fmt: skip
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "host",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
     assert is_rank(torchrun)
     assert place_of(torchrun) == Place(Ranks(3, 4), 1, 2, ("host", 29500), False)
     assert not is_rank(torchrun | {"WORLD_SIZE": "1"})

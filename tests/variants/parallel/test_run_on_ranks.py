@@ -34,13 +34,17 @@ def test_the_command_decodes_on_two_ranks(tmp_path: Path) -> None:
     options = "run --model tiny --device cpu --dtype fp32 --context 8 --tokens 14 --json --tp 2"
     done = subprocess.run(
         [
-            sys.executable, "-m", "decodescope", *options.split(),
-            "--trace", str(tmp_path / "window.json.gz"),
+            sys.executable,
+            "-m",
+            "decodescope",
+            *options.split(),
+            "--trace",
+            str(tmp_path / "window.json.gz"),
         ],
         capture_output=True,
         timeout=2 * PATIENCE_S,
         check=True,
-    )  # fmt: skip
+    )
     report, alone = msgspec.json.decode(done.stdout, type=RunReport), _alone()
     assert report.output_token_ids == alone.output_token_ids
     assert (report.tp, alone.tp) == (2, 1)

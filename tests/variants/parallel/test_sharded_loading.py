@@ -35,9 +35,16 @@ from tests.variants.steps.fused.test_mxfp4_checkpoint import stored, write
 # Families whose checkpoints differ: merged matrices, biases, a tied head, and experts as each
 # stores them.
 SAVED = (
-    "llama-biased", "llama-tied", "phi3", "gemma4-inputs", "qwen2-moe", "glm4-moe", "mixtral",
-    "gpt-oss", "olmo2",
-)  # fmt: skip
+    "llama-biased",
+    "llama-tied",
+    "phi3",
+    "gemma4-inputs",
+    "qwen2-moe",
+    "glm4-moe",
+    "mixtral",
+    "gpt-oss",
+    "olmo2",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -89,10 +96,15 @@ def test_experts_one_by_one_have_other_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama-tied"])
-@pytest.mark.parametrize("layout", [
-    "compressed-tensors FP8, scales of rows in bf16", "AutoFP8", "E5M2 without scales",
-    "compressed-tensors, the head too",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "compressed-tensors FP8, scales of rows in bf16",
+        "AutoFP8",
+        "E5M2 without scales",
+        "compressed-tensors, the head too",
+    ],
+)
 def test_ranks_read_matrices_of_8_bits(family: str, layout: str, tmp_path: Path) -> None:
     save_quantized(tmp_path, family, LAYOUTS[layout])
     (finding,) = assert_parts_of(tmp_path)
@@ -213,7 +225,7 @@ _WIDTHS = {
     "NVFP4 of ModelOpt": 128,
     "MXFP4 of compressed-tensors": 128,
     "AWQ": 128,
-}  # fmt: skip
+}
 
 
 def layout_of(name: str, width: int) -> Packed:

@@ -16,36 +16,60 @@ from decodescope.variants.steps.eager_step import EagerStep, keeps_kv
 from tests.variants.step_builds import Build, static
 
 SMALL: dict[str, Any] = {
-    "vocab_size": 64, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0,
-    "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 64,
-}  # fmt: skip
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "max_position_embeddings": 64,
+}
 _EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 _DELTA = {
-    "layer_types": ["linear_attention", "full_attention"] * 2, "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 6,
-}  # fmt: skip
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 6,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3_text": {"sliding_window": 8},
     # Other heads in its global layers. The last two layers read the K and V of the first two.
     "gemma4_text": {
-        "sliding_window": 8, "global_head_dim": 32, "num_global_key_value_heads": 1,
-        "layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2,
-        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64,
+        "sliding_window": 8,
+        "global_head_dim": 32,
+        "num_global_key_value_heads": 1,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 64,
     },
     "olmo2": {},
     "gpt_oss": _EXPERTS | {"num_local_experts": 4, "sliding_window": 8},
     # Latent attention.
-    "deepseek_v3": _EXPERTS | {
-        "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
-        "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
-        "v_head_dim": 16, "num_key_value_heads": 4, "head_dim": 8,
+    "deepseek_v3": _EXPERTS
+    | {
+        "n_routed_experts": 4,
+        "n_group": 1,
+        "topk_group": 1,
+        "first_k_dense_replace": 1,
+        "q_lora_rank": 16,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 16,
+        "v_head_dim": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 8,
     },
     # States of a gated DeltaNet in place of K and V in some layers.
     "qwen3_next": _EXPERTS | _DELTA | {"num_experts": 4, "shared_expert_intermediate_size": 32},
     "qwen3_5_text": _DELTA,
     "granitemoe": _EXPERTS | {"num_local_experts": 4},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -65,8 +65,14 @@ def test_every_rung_and_candidate_is_right(rows: int, features: int) -> None:
     race, *choices = measured.races
     assert [one.error for each in measured.races for one in each.entrants if one.error] == []
     assert [one.name for one in race.entrants] == [
-        COPY, LOOPED, SINGLE, VECTORISED, f"{VECTORISED} copy", PERSISTENT, f"{PERSISTENT} copy",
-    ]  # fmt: skip
+        COPY,
+        LOOPED,
+        SINGLE,
+        VECTORISED,
+        f"{VECTORISED} copy",
+        PERSISTENT,
+        f"{PERSISTENT} copy",
+    ]
     assert len(choices) == len(RUNGS)
     # Copies are exact, and so is what they may differ by.
     copies = [one for one in race.entrants if "copy" in one.name]

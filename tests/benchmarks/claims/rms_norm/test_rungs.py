@@ -133,9 +133,14 @@ def ptx() -> dict[str, str]:
     for (features, hint), (case, stages) in itertools.product(ACCESSES, STAGES.items()):
         load, store = HINTS[hint]
         constants = {
-            "FEATURES": features, "BLOCK": 4096, "ROWS": 2, "EVEN": features == 4096,
-            "LOAD": load, "STORE": store, "STAGES": stages,
-        }  # fmt: skip
+            "FEATURES": features,
+            "BLOCK": 4096,
+            "ROWS": 2,
+            "EVEN": features == 4096,
+            "LOAD": load,
+            "STORE": store,
+            "STAGES": stages,
+        }
         kernel = (RmsNormRows.__module__, "_rows_kernel")
         asked[f"{case} {features} {hint}"] = Asked(*kernel, types, constants, pointers)
     return gpu_code("ptx", asked)

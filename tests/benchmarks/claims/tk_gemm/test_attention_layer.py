@@ -84,9 +84,9 @@ def test_both_layers_are_right_and_traced_both_ways() -> None:
         assert rows[0].reached is None
         # The interpreter's GEMMs are not ops of the trace.
         gaps = [row for row in rows if "between its GEMMs" in row.what]
-        assert [row.error for row in gaps] == [
-            "there is no such gap in the trace"
-        ] * (2 if layer.gemm else 0)  # fmt: skip
+        assert [row.error for row in gaps] == ["there is no such gap in the trace"] * (
+            2 if layer.gemm else 0
+        )
 
 
 def test_a_layer_that_writes_no_row_gets_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:

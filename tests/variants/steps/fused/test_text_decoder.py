@@ -17,9 +17,15 @@ from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, both, ids_of
 
 VISION = {
-    "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-    "head_dim": 16, "num_key_value_heads": 2, "image_size": 28, "patch_size": 14,
-}  # fmt: skip
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "head_dim": 16,
+    "num_key_value_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
 
 
 def whole_model(family: str, folder: Path) -> Any:
