@@ -125,7 +125,8 @@ class WeightMatrix:
 
     @property
     def narrow(self) -> bool:
-        """Whether products convert it, and round x to float16."""
+        """Whether it has 8 or 4 bits. Products convert it and round x to float16, unless x has a
+        scale for each token."""
         return self.packing is not None or self.data.element_size() == 1
 
     @property

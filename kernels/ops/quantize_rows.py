@@ -19,16 +19,10 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import INTERPRETED, rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
-from decodescope.kernels.host.product import norm_arguments
+from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.weights import FP8_X, LEAST_SCALE, Norm, largest_value
-from decodescope.kernels.ops.rms_norm import (
-    check_norm_weight,
-    normed,
-    rms_norm_reference,
-    row_warps,
-)
+from decodescope.kernels.ops.rms_norm import normed, rms_norm_reference
+from decodescope.kernels.ops.scaled_rows import ScaledRows
 
 _LARGEST = tl.constexpr(largest_value(FP8_X))
 _LEAST_SCALE = tl.constexpr(LEAST_SCALE)
@@ -100,7 +94,7 @@ def _quantize_rows_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class QuantizeRows(KernelOperation):
+class QuantizeRows(ScaledRows):
     """scale[b] = max |n[b]| / 448, out[b] = n[b] / scale[b] in E4M3, n = RMSNorm(x), or x without a
     norm; n is float32, and its quotient is rounded once, to nearest, ties to even.
 
@@ -119,34 +113,7 @@ class QuantizeRows(KernelOperation):
     scale: torch.Tensor
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, device = self.x, self.x.device
-        if x.dim() != 2:
-            raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
-        rows, features = int(x.shape[0]), int(x.shape[1])
-        check_norm_weight(self.norm, features, device)
-        check_floats("x", x, (rows, features), device)
-        check_tensor("out", self.out, (rows, features), FP8_X, device)
-        check_tensor("scale", self.scale, (rows,), torch.float32, device)
-        check_apart("out", self.out, x)
-        check_apart("scale", self.scale, x)
-        g, eps = norm_arguments(self.norm)
-        block = triton.next_power_of_2(features)
-        return launch(
-            _quantize_rows_kernel,
-            (rows,),
-            x,
-            g,
-            self.out,
-            self.scale,
-            features,
-            eps,
-            BLOCK=block,
-            PDL=pdl,
-            num_warps=row_warps(block),
-        )
-
-    def outputs(self, position: int) -> Tensors:
-        return self.out, self.scale
+        return self.launched(_quantize_rows_kernel, self.norm, FP8_X, pdl)
 
     def reference(self, position: int) -> Tensors:
         return quantize_rows_reference(self.x, self.norm)

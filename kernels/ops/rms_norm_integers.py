@@ -23,11 +23,10 @@ import triton.language as tl
 
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.packed_codes import CHUNK
-from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
-from decodescope.kernels.host.product import norm_arguments
+from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.weights import INTEGER_X, LARGEST_INTEGER, LEAST_SCALE, Norm
-from decodescope.kernels.ops.rms_norm import check_norm_weight, rms_norm_reference, row_warps
+from decodescope.kernels.ops.rms_norm import rms_norm_reference
+from decodescope.kernels.ops.scaled_rows import ScaledRows
 
 _LARGEST = tl.constexpr(LARGEST_INTEGER)
 _LEAST = tl.constexpr(LEAST_SCALE)
@@ -86,7 +85,7 @@ def _rms_norm_integers_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class RmsNormIntegers(KernelOperation):
+class RmsNormIntegers(ScaledRows):
     """scale[b] = max |n[b]| / 32,639, out[b] = n[b] / scale[b], rounded to nearest, n = RMSNorm(x)
     in float32.
 
@@ -105,34 +104,9 @@ class RmsNormIntegers(KernelOperation):
     scale: torch.Tensor
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, device = self.x, self.x.device
-        if x.dim() != 2 or x.shape[1] % CHUNK.value:
-            raise ValueError(f"x {list(x.shape)}: must be [rows, a multiple of {CHUNK.value}]")
-        rows, features = int(x.shape[0]), int(x.shape[1])
-        check_norm_weight(self.norm, features, device)
-        check_floats("x", x, (rows, features), device)
-        check_tensor("out", self.out, (rows, features), INTEGER_X, device)
-        check_tensor("scale", self.scale, (rows,), torch.float32, device)
-        check_apart("out", self.out, x)
-        check_apart("scale", self.scale, x)
-        g, eps = norm_arguments(self.norm)
-        block = triton.next_power_of_2(features)
-        return launch(
-            _rms_norm_integers_kernel,
-            (rows,),
-            x,
-            g,
-            self.out,
-            self.scale,
-            features,
-            eps,
-            BLOCK=block,
-            PDL=pdl,
-            num_warps=row_warps(block),
-        )
-
-    def outputs(self, position: int) -> Tensors:
-        return self.out, self.scale
+        if self.x.dim() != 2 or self.x.shape[1] % CHUNK.value:
+            raise ValueError(f"x {list(self.x.shape)}: must be [rows, a multiple of {CHUNK.value}]")
+        return self.launched(_rms_norm_integers_kernel, self.norm, INTEGER_X, pdl)
 
     def reference(self, position: int) -> Tensors:
         return rms_norm_integers_reference(self.x, self.norm)

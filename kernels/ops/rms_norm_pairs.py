@@ -24,16 +24,10 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
-from decodescope.kernels.host.product import norm_arguments
+from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.weights import FP8_X, LEAST_SCALE, PAIR_X, Norm, largest_value
-from decodescope.kernels.ops.rms_norm import (
-    check_norm_weight,
-    normed,
-    rms_norm_reference,
-    row_warps,
-)
+from decodescope.kernels.ops.rms_norm import normed, rms_norm_reference
+from decodescope.kernels.ops.scaled_rows import ScaledRows
 
 _LARGEST = tl.constexpr(largest_value(FP8_X))
 _LEAST = tl.constexpr(LEAST_SCALE)
@@ -101,7 +95,7 @@ def _rms_norm_pairs_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class RmsNormPairs(KernelOperation):
+class RmsNormPairs(ScaledRows):
     """out[b] = n[b] / scale[b] as pairs of E4M3, n = RMSNorm(x) in float32.
 
     x [rows, features] of a dtype of the kernels, out uint16 likewise, scale float32 [rows], all
@@ -119,34 +113,7 @@ class RmsNormPairs(KernelOperation):
     scale: torch.Tensor
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, device = self.x, self.x.device
-        if x.dim() != 2:
-            raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
-        rows, features = int(x.shape[0]), int(x.shape[1])
-        check_norm_weight(self.norm, features, device)
-        check_floats("x", x, (rows, features), device)
-        check_tensor("out", self.out, (rows, features), PAIR_X, device)
-        check_tensor("scale", self.scale, (rows,), torch.float32, device)
-        check_apart("out", self.out, x)
-        check_apart("scale", self.scale, x)
-        g, eps = norm_arguments(self.norm)
-        block = triton.next_power_of_2(features)
-        return launch(
-            _rms_norm_pairs_kernel,
-            (rows,),
-            x,
-            g,
-            self.out,
-            self.scale,
-            features,
-            eps,
-            BLOCK=block,
-            PDL=pdl,
-            num_warps=row_warps(block),
-        )
-
-    def outputs(self, position: int) -> Tensors:
-        return self.out, self.scale
+        return self.launched(_rms_norm_pairs_kernel, self.norm, PAIR_X, pdl)
 
     def reference(self, position: int) -> Tensors:
         return rms_norm_pairs_reference(self.x, self.norm)

@@ -50,7 +50,7 @@ def test_a_product(batch: int, format: str, cut: tuple[int, ...], dtype, inputs)
 
 
 # Two groups of a word in a block, an odd number of groups, parts of 64 and of 32 columns in larger
-# groups, groups that are longer than a block, and one of a row.
+# groups, groups that are longer than a block, and one of a row, which may be shorter.
 @pytest.mark.parametrize(
     ("group", "columns", "block"),
     [
@@ -60,6 +60,7 @@ def test_a_product(batch: int, format: str, cut: tuple[int, ...], dtype, inputs)
         (96, 300, 256),
         (256, 500, 64),
         (0, 300, 64),
+        (0, 32, 64),
     ],
 )
 @pytest.mark.parametrize("zeros", [False, True])

@@ -54,6 +54,21 @@ def test_pairs_are_off_by_their_bound_at_most(shape, dtype, inputs) -> None:
     assert (error <= (2.0**-8 * numbers.abs()).clamp(min=2.0**-14) + 1e-6 * numbers.abs()).all()
 
 
+def test_each_part_is_the_nearest_e4m3(device: str) -> None:
+    """Of every number of E4M3, what is half-way between two, and its neighbours."""
+    numbers = torch.arange(127, dtype=torch.uint8).view(E4M3).float()
+    halfway = (numbers[1:] + numbers[:-1]) / 2
+    beside = [halfway.nextafter(torch.tensor(end)) for end in (-inf, inf)]
+    n = torch.cat([each * sign for each in (numbers, halfway, *beside) for sign in (1, -1)])
+    # The norm of ones is its weight.
+    codes, scale = pairs(torch.ones(2, len(n), device=device), Norm(n.to(device), 0.0))
+    assert scale.tolist() == [1, 1]
+    upper, lower = codes.view(E4M3).cpu().chunk(2, dim=1)
+    for row in range(2):
+        assert torch.equal(upper[row].float(), n.to(E4M3).float())
+        assert torch.equal(lower[row].float(), ((n - n.to(E4M3).float()) * 16).to(E4M3).float())
+
+
 @pytest.mark.filterwarnings("ignore:overflow|invalid value")
 def test_rows_of_special_values(device: str) -> None:
     x = torch.zeros(5, 32, device=device)

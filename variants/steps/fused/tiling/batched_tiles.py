@@ -13,11 +13,12 @@ from decodescope.variants.steps.fused.tiling.tile_kind import (
 
 _MAX_COLUMNS = 512
 _STAGES = 4
-_SHORT = 128
+_FEW_COLUMNS = 128
 _ROW_BYTES = 256
 _BLOCK_BYTES = 16 * 1024
 # Two programs fit on a multiprocessor of compute capability 9.0, one on 8.6 and 8.9.
 _SHARED_BYTES = 97 * 1024
+# Whose products a norm comes before.
 _NORMED = ("qkv", "gate_up", "shared_gate_up", "head")
 _CHOICES: tuple[Factors, ...] = (
     {"columns": 2},
@@ -51,7 +52,7 @@ class BatchedTiles(TileKind):
         """
         shapes, shape = self.shapes, self.shape
         programs = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-        converted = self.element_bytes < shapes.activation_bytes and not self._of_8_bits
+        converted = self.element_bytes < shapes.activation_bytes and not self._multiplies_fp8
         rows = 32 if shapes.activation_bytes == 4 else 128 if converted else 64
         least, enough = (32, multiprocessors) if converted else (MIN_DOT, multiprocessors // 2)
         while True:
@@ -69,7 +70,7 @@ class BatchedTiles(TileKind):
         while self._spills(tile):
             tile = replace(tile, columns=tile.columns // 2)
         # With two stages left, a loop that converts nothing would wait for each block.
-        halves = self._of_8_bits and tile.columns > _SHORT
+        halves = self._multiplies_fp8 and tile.columns > _FEW_COLUMNS
         if halves and self.shared_bytes(tile) > _SHARED_BYTES:
             tile = replace(tile, columns=tile.columns // 2)
         while self.shared_bytes(tile) > _SHARED_BYTES:
@@ -96,7 +97,7 @@ class BatchedTiles(TileKind):
         return int(tile.num_stages * (tile.rows * element + tokens) * tile.columns) + 1024
 
     @property
-    def _of_8_bits(self) -> bool:
+    def _multiplies_fp8(self) -> bool:
         """Whether the tensor cores multiply FP8 weights: by E4M3 activations, or by pairs, which a
         norm gives in a model of bfloat16."""
         shapes = self.shapes
