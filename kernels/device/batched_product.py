@@ -87,6 +87,7 @@ def batched_products(
     SPLITS,
     WORDS,
     LAYOUT: tl.constexpr,
+    num_stages: tl.constexpr,
 ):
     """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, or `pair_products`."""
     if x_ptr.dtype.element_ty == tl.uint16:
@@ -98,7 +99,19 @@ def batched_products(
         present = token < BATCH
         token = tl.minimum(token, BATCH - 1)
         sums = gathered_products(
-            w_ptr, rows, x_ptr, x_scale_ptr, token, present, split, K, BLOCK, SPLITS, WORDS, LAYOUT
+            w_ptr,
+            rows,
+            x_ptr,
+            x_scale_ptr,
+            token,
+            present,
+            split,
+            K,
+            BLOCK,
+            SPLITS,
+            WORDS,
+            LAYOUT,
+            num_stages,
         )
     return sums
 
@@ -117,6 +130,7 @@ def gathered_products(
     SPLITS,
     WORDS,
     LAYOUT: tl.constexpr,
+    num_stages: tl.constexpr,
 ):
     """sums[r, t] = sum over k of W[r, k] x[token[t], k] (float32), times x_scale[token[t]] if x is
     E4M3, and 0 where `present` is false. LAYOUT is that of `WeightMatrix`, also of 4 bits.
@@ -131,7 +145,7 @@ def gathered_products(
         )
     else:
         sums = packed_gathered_products(
-            w_ptr, rows, x_ptr, token, present, split, K, BLOCK, SPLITS, LAYOUT
+            w_ptr, rows, x_ptr, token, present, split, K, BLOCK, SPLITS, LAYOUT, num_stages
         )
     return sums
 

@@ -78,47 +78,111 @@ def packed_gathered_products(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     LAYOUT: tl.constexpr,
+    num_stages: tl.constexpr,
 ):
     """As `gathered_products`."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
-    EVEN: tl.constexpr = K % BLOCK == 0
     HALF: tl.constexpr = x_ptr.dtype.element_ty != tl.float32 and not INTERPRETED
     SCALES: tl.constexpr = LAYOUT[1]
     GROUP: tl.constexpr = CHUNK if SCALES == "e4m3" else LAYOUT[2]
     # Columns in one group: all of a block, or a whole group, if its size is a power of two.
     POWER: tl.constexpr = BLOCK if GROUP >= K else GROUP & -GROUP
     PART: tl.constexpr = POWER if POWER < BLOCK else BLOCK
-    # Whether sums are multiplied by scales, or weights.
-    SUMS: tl.constexpr = (SCALES == "fp16" or SCALES == "fp16_zero") and PART >= _LONG
-    COLUMNS: tl.constexpr = PART if SUMS else BLOCK
-    # One word holds the scales of two groups.
-    PAIRS: tl.constexpr = SUMS and SCALES == "fp16" and BLOCK >= 2 * GROUP and BLOCK > COLUMNS
-    UNIT: tl.constexpr = 2 * COLUMNS if PAIRS else COLUMNS
+    first = split * (STEPS * BLOCK)
+    end = tl.minimum(first + STEPS * BLOCK, K)
     w_rows = (w_ptr + rows * LAYOUT[0])[:, None]
     x_rows = (x_ptr + token * K)[:, None]
     present = present[:, None]
-    sums = tl.zeros((rows.shape[0], token.shape[0]), tl.float32)
-    first = split * (STEPS * BLOCK)
-    scales = _scales(w_ptr, rows, first, K, GROUP, COLUMNS, PART, SUMS, LAYOUT)
-    for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
+    if (SCALES == "fp16" or SCALES == "fp16_zero") and PART >= _LONG:
+        sums = _scaled_sums(
+            w_ptr,
+            rows,
+            w_rows,
+            x_rows,
+            present,
+            first,
+            end,
+            K,
+            BLOCK,
+            PART,
+            HALF,
+            LAYOUT,
+            num_stages,
+        )
+    else:
+        sums = _sums_of_scaled(
+            w_ptr, rows, w_rows, x_rows, present, first, end, K, BLOCK, PART, HALF, LAYOUT
+        )
+    return sums
+
+
+@triton.jit
+def _scaled_sums(
+    w_ptr,
+    rows,
+    w_rows,
+    x_rows,
+    present,
+    first,
+    end,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PART: tl.constexpr,
+    HALF: tl.constexpr,
+    LAYOUT: tl.constexpr,
+    num_stages: tl.constexpr,
+):
+    """The sums of the columns from `first` to `end`: of each group, times its scale."""
+    EVEN: tl.constexpr = K % BLOCK == 0
+    SCALES: tl.constexpr = LAYOUT[1]
+    GROUP: tl.constexpr = LAYOUT[2]
+    # One word holds the scales of two groups.
+    PAIRS: tl.constexpr = SCALES == "fp16" and BLOCK >= 2 * GROUP and BLOCK > PART
+    UNIT: tl.constexpr = 2 * PART if PAIRS else PART
+    sums = tl.zeros((rows.shape[0], x_rows.shape[0]), tl.float32)
+    # With stages of its own, the loop copies ahead what no tl.dot takes, too: the scales.
+    for start in tl.range(first, end, BLOCK, num_stages=num_stages):
         for unit in tl.static_range(BLOCK // UNIT):
-            # Ahead of their use, because Triton copies no elements of one or two bytes ahead.
-            next_unit = start + (unit + 1) * UNIT
-            later = _scales(w_ptr, rows, next_unit, K, GROUP, COLUMNS, PART, SUMS, LAYOUT)
-            for part in tl.static_range(UNIT // COLUMNS):
-                place = start + unit * UNIT + part * COLUMNS
-                words, x = _loaded(w_rows, x_rows, present, place, K, COLUMNS, EVEN, HALF)
-                if SUMS:
-                    scale = _word_scale(scales, place // GROUP, SCALES)
-                    zero = _zero(w_ptr, rows, place, K, COLUMNS // PER_WORD, LAYOUT)
-                    w = _weights(words, None, None, zero, SCALES, HALF)
-                else:
-                    low, high, zero = _factors(scales, COLUMNS // PER_WORD, SCALES, HALF)
-                    w = _weights(words, low, high, zero, SCALES, HALF)
+            scales = _scale_words(w_ptr, rows, start + unit * UNIT, K, LAYOUT)
+            for part in tl.static_range(UNIT // PART):
+                place = start + unit * UNIT + part * PART
+                words, x = _loaded(w_rows, x_rows, present, place, K, PART, EVEN, HALF)
+                zero = _zero(w_ptr, rows, place, K, PART // PER_WORD, LAYOUT)
+                w = _weights(words, None, None, zero, SCALES, HALF)
                 # As in `gathered_products`; without a limit Triton splits products of float16.
-                products = tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=COLUMNS)
-                sums += products * scale if SUMS else products
-            scales = later
+                products = tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=PART)
+                sums += products * _word_scale(scales, place // GROUP, SCALES)
+    return sums
+
+
+@triton.jit
+def _sums_of_scaled(
+    w_ptr,
+    rows,
+    w_rows,
+    x_rows,
+    present,
+    first,
+    end,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PART: tl.constexpr,
+    HALF: tl.constexpr,
+    LAYOUT: tl.constexpr,
+):
+    """As `_scaled_sums`, of weights times their scale."""
+    EVEN: tl.constexpr = K % BLOCK == 0
+    SCALES: tl.constexpr = LAYOUT[1]
+    sums = tl.zeros((rows.shape[0], x_rows.shape[0]), tl.float32)
+    scales = _block_scales(w_ptr, rows, first, K, BLOCK, PART, LAYOUT)
+    for start in range(first, end, BLOCK):
+        # Ahead of their use, because Triton copies no elements of one or two bytes ahead.
+        later = _block_scales(w_ptr, rows, start + BLOCK, K, BLOCK, PART, LAYOUT)
+        words, x = _loaded(w_rows, x_rows, present, start, K, BLOCK, EVEN, HALF)
+        low, high, zero = _factors(scales, BLOCK // PER_WORD, SCALES, HALF)
+        w = _weights(words, low, high, zero, SCALES, HALF)
+        sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+        scales = later
     return sums * _left_out(SCALES) if HALF else sums
 
 
@@ -157,30 +221,30 @@ def _loaded(
 
 
 @triton.jit
-def _scales(
+def _scale_words(w_ptr, rows, start, K: tl.constexpr, LAYOUT: tl.constexpr):
+    """The word [rows, 1] that holds the scale of the group of the column `start`."""
+    WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
+    # Groups of a word.
+    EACH: tl.constexpr = 2 if LAYOUT[1] == "fp16" else 1
+    word = tl.minimum(start // (EACH * LAYOUT[2]), (K - 1) // (EACH * LAYOUT[2]))
+    return tl.load((w_ptr + WORDS + rows * LAYOUT[0] + word)[:, None])
+
+
+@triton.jit
+def _block_scales(
     w_ptr,
     rows,
     start,
     K: tl.constexpr,
-    GROUP: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
     PART: tl.constexpr,
-    SUMS: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
-    """The scales of the columns from `start` on: with SUMS the word [rows, 1] that holds that of
-    their group, else `stored_scales` [rows, COLUMNS / PART]."""
-    if SUMS:
-        WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
-        # Groups of a word.
-        EACH: tl.constexpr = 2 if LAYOUT[1] == "fp16" else 1
-        word = tl.minimum(start // (EACH * GROUP), (K - 1) // (EACH * GROUP))
-        scales = tl.load((w_ptr + WORDS + rows * LAYOUT[0] + word)[:, None])
-    else:
-        columns = tl.arange(0, COLUMNS // PART) * PART + start
-        group = tl.minimum(columns // GROUP, (K - 1) // GROUP)
-        scales = stored_scales(w_ptr, rows, group, None, K, LAYOUT)
-    return scales
+    """`stored_scales` [rows, BLOCK / PART] of the columns from `start` on."""
+    GROUP: tl.constexpr = CHUNK if LAYOUT[1] == "e4m3" else LAYOUT[2]
+    columns = tl.arange(0, BLOCK // PART) * PART + start
+    group = tl.minimum(columns // GROUP, (K - 1) // GROUP)
+    return stored_scales(w_ptr, rows, group, None, K, LAYOUT)
 
 
 @triton.jit

@@ -43,6 +43,7 @@ def _experts_down_products_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -62,7 +63,7 @@ def _experts_down_products_kernel(
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, (first + rows)[:, None], mask)
         places = tl.where(used, tl.arange(0, TOKENS) * CHOSEN + slots, 0)
         sums = batched_product.gathered_products(
-            w_ptr, inside, x_ptr, None, places, used, 0, K, BLOCK, 1, WORDS, LAYOUT
+            w_ptr, inside, x_ptr, None, places, used, 0, K, BLOCK, 1, WORDS, LAYOUT, num_stages
         )
         tl.store(
             out_ptr + places[None, :] * N + rows[:, None],

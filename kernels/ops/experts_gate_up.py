@@ -209,6 +209,7 @@ def _experts_gate_up_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     PDL: tl.constexpr,
 ):
     expert = tl.program_id(1)
@@ -227,7 +228,7 @@ def _experts_gate_up_batched_kernel(
         token = tl.arange(0, TOKENS)
         source = tl.minimum(token, BATCH - 1)
         sums = batched_product.gathered_products(
-            w_ptr, inside, x_ptr, None, source, used, 0, K, BLOCK, 1, WORDS, LAYOUT
+            w_ptr, inside, x_ptr, None, source, used, 0, K, BLOCK, 1, WORDS, LAYOUT, num_stages
         )
         gate, up = batched_product.split_pairs(sums * scale + bias)
         units = (unit + tl.arange(0, ROWS // 2))[:, None]

@@ -78,6 +78,7 @@ def _linear_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -87,7 +88,7 @@ def _linear_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
     )
     sums = sums * scale + bias
     token = tl.arange(0, TOKENS)

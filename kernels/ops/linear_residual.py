@@ -112,6 +112,7 @@ def _linear_residual_batched_kernel(
     ADDS: tl.constexpr,
     MESSAGE: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -131,7 +132,19 @@ def _linear_residual_batched_kernel(
     if ADDS:
         residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS, WORDS, LAYOUT
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        split,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        SPLITS,
+        WORDS,
+        LAYOUT,
+        num_stages,
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:

@@ -87,6 +87,7 @@ def _norm_gate_up_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     GELU: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -97,7 +98,7 @@ def _norm_gate_up_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)

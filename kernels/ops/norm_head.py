@@ -117,6 +117,7 @@ def _norm_head_batched_kernel(
     CHOOSE: tl.constexpr,
     FINISHES: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -126,7 +127,7 @@ def _norm_head_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
     )
     sums = sums * scale + bias
     if cap is not None:

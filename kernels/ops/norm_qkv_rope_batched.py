@@ -55,6 +55,7 @@ def _norm_qkv_rope_batched_kernel(
     BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    num_stages: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -80,7 +81,7 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)
