@@ -22,6 +22,7 @@ _SHARED_BYTES = 97 * 1024
 _NORMED = ("qkv", "gate_up", "shared_gate_up", "head")
 _CHOICES: tuple[Factors, ...] = (
     {"columns": 2},
+    {"columns": 2, "num_stages": 0.75},
     {"splits": 2},
     {"splits": 0.5},
     {"rows": 2},
