@@ -87,6 +87,8 @@ def batched_products(
     SPLITS,
     WORDS,
     LAYOUT: tl.constexpr,
+    group_scales,
+    all_rows,
     num_stages: tl.constexpr,
 ):
     """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, or `pair_products`."""
@@ -111,6 +113,8 @@ def batched_products(
             SPLITS,
             WORDS,
             LAYOUT,
+            group_scales,
+            all_rows,
             num_stages,
         )
     return sums
@@ -130,6 +134,8 @@ def gathered_products(
     SPLITS,
     WORDS,
     LAYOUT: tl.constexpr,
+    group_scales,
+    all_rows,
     num_stages: tl.constexpr,
 ):
     """sums[r, t] = sum over k of W[r, k] x[token[t], k] (float32), times x_scale[token[t]] if x is
@@ -137,6 +143,7 @@ def gathered_products(
 
     rows [R] are row numbers from w_ptr on, all inside W, `token` row numbers of x, all inside x.
     `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four narrow elements.
+    `group_scales` is what `group_scale_places` gives of a matrix of all_rows rows.
     Call it after `wait_for_previous`.
     """
     if LAYOUT[1] is None:
@@ -145,7 +152,19 @@ def gathered_products(
         )
     else:
         sums = packed_gathered_products(
-            w_ptr, rows, x_ptr, token, present, split, K, BLOCK, SPLITS, LAYOUT, num_stages
+            w_ptr,
+            rows,
+            x_ptr,
+            token,
+            present,
+            split,
+            K,
+            BLOCK,
+            SPLITS,
+            LAYOUT,
+            group_scales,
+            all_rows,
+            num_stages,
         )
     return sums
 

@@ -27,11 +27,12 @@ from decodescope.kernels.device.packed_codes import (
     scale_values,
     stored_scales,
 )
+from decodescope.kernels.host.packing import LONG_GROUP
 
 # The byte of a scale whose exponent is 0 as a float16, 2^11 times as large: `code_unit` / 8.
 _LEAST_EXPONENT = tl.constexpr(127 - 15 - 11)
 # Groups of so many columns or more have their sums multiplied.
-_LONG = tl.constexpr(64)
+_LONG = tl.constexpr(LONG_GROUP)
 # A mask and the exponent of 1024, or 64 for codes four bits further up, make 1024 + code or 64 +
 # code, less 1024 + zero or 64 + zero. Offsets are operands only where groups have zero points of
 # their own: Triton would pass weights with an operand that does not change through shared memory.
@@ -78,6 +79,8 @@ def packed_gathered_products(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     LAYOUT: tl.constexpr,
+    group_scales,
+    all_rows,
     num_stages: tl.constexpr,
 ):
     """As `gathered_products`."""
@@ -107,6 +110,8 @@ def packed_gathered_products(
             PART,
             HALF,
             LAYOUT,
+            group_scales,
+            all_rows,
             num_stages,
         )
     else:
@@ -130,6 +135,8 @@ def _scaled_sums(
     PART: tl.constexpr,
     HALF: tl.constexpr,
     LAYOUT: tl.constexpr,
+    group_scales,
+    all_rows,
     num_stages: tl.constexpr,
 ):
     """The sums of the columns from `first` to `end`: of each group, times its scale."""
@@ -143,7 +150,7 @@ def _scaled_sums(
     # With stages of its own, the loop copies ahead what no tl.dot takes, too: the scales.
     for start in tl.range(first, end, BLOCK, num_stages=num_stages):
         for unit in tl.static_range(BLOCK // UNIT):
-            scales = _scale_words(w_ptr, rows, start + unit * UNIT, K, LAYOUT)
+            scales = _scale_words(group_scales, start + unit * UNIT, K, LAYOUT, all_rows)
             for part in tl.static_range(UNIT // PART):
                 place = start + unit * UNIT + part * PART
                 words, x = _loaded(w_rows, x_rows, present, place, K, PART, EVEN, HALF)
@@ -221,13 +228,12 @@ def _loaded(
 
 
 @triton.jit
-def _scale_words(w_ptr, rows, start, K: tl.constexpr, LAYOUT: tl.constexpr):
+def _scale_words(group_scales, start, K: tl.constexpr, LAYOUT: tl.constexpr, all_rows):
     """The word [rows, 1] that holds the scale of the group of the column `start`."""
-    WORDS: tl.constexpr = (K + CHUNK - 1) // CHUNK * (CHUNK // PER_WORD)
     # Groups of a word.
     EACH: tl.constexpr = 2 if LAYOUT[1] == "fp16" else 1
     word = tl.minimum(start // (EACH * LAYOUT[2]), (K - 1) // (EACH * LAYOUT[2]))
-    return tl.load((w_ptr + WORDS + rows * LAYOUT[0] + word)[:, None])
+    return tl.load((group_scales + word * all_rows)[:, None])
 
 
 @triton.jit

@@ -53,6 +53,16 @@ def scale_and_bias(scale_ptr, bias_ptr, rows, mask):
 
 
 @triton.jit
+def group_scale_places(group_scale_ptr, rows, all_rows):
+    """Where the first words of the group scales of `rows` of a matrix of all_rows are
+    (`WeightMatrix.group_scales`), None if it has none. Rows past the end repeat the last one."""
+    places = None
+    if group_scale_ptr is not None:
+        places = group_scale_ptr + tl.minimum(rows, all_rows - 1)
+    return places
+
+
+@triton.jit
 def split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS: tl.constexpr):
     """The sum of all splits' `sums` [R, C] (float32), and whether this program is the one that has
     it, the last one of its block to arrive.

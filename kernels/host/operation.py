@@ -162,7 +162,10 @@ class ResidualOperation(KernelOperation):
 
 
 def parameters(value: object) -> Iterator[torch.Tensor]:
-    """The tensors of a matrix or norm, which are read entirely; none of any other value."""
-    if isinstance(value, WeightMatrix | Norm | QkNorm):
+    """The tensors of a matrix or norm, which are read entirely; none of any other value. Scales of
+    groups are counted once, in a matrix' data."""
+    if isinstance(value, WeightMatrix):
+        yield from (tensor for tensor in value.pointers if tensor is not None)
+    elif isinstance(value, Norm | QkNorm):
         members = (getattr(value, field.name) for field in fields(value))
         yield from (member for member in members if isinstance(member, torch.Tensor))

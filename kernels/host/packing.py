@@ -39,6 +39,7 @@ WORDS = CHUNK // PER_WORD
 _SCALE_BYTES: Mapping[Scales, int] = {"fp16": 2, "fp16_zero": 4, "e8m0": 1, "e4m3": 1}
 _WORD_BYTES, _ALIGNED_WORDS = 4, 4
 E8M0_BIAS = 127
+LONG_GROUP = 64
 # Of E8M0: `device/packed_batched.py` makes larger weights infinite.
 LARGEST_EXPONENT = 4
 # Of each pair in a half: which bits of a code, and by how much they are shifted.
@@ -117,6 +118,13 @@ class Packing:
     @property
     def groups(self) -> int:
         return -(-self.padded // self.group)
+
+    @property
+    def scales_sums(self) -> bool:
+        """Whether products of several tokens multiply finished sums of groups by their scales, and
+        not weights (`device/packed_batched.py`)."""
+        long = self.group >= self.columns or self.group & -self.group >= LONG_GROUP
+        return long and not self.format.e2m1
 
     @property
     def words(self) -> int:

@@ -96,7 +96,7 @@ class NormedProduct(Product):
             self.x,
             self.x_scale,
             g,
-            *weight.pointers,
+            *weight.operands(len(self.x)),
             *tensors,
             eps,
             *numbers,

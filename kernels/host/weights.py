@@ -14,7 +14,7 @@ Specification 1.0; scales for each output channel as in LLM.int8(), Dettmers et 
 (arXiv 2208.07339).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import torch
@@ -60,7 +60,9 @@ class WeightMatrix:
 
     `scale` is float32 [rows], None where every scale is 1; `bias` is [rows] in the model's dtype.
     With a `packing`, `data` is int32 [rows, packing.width], and what it holds is multiplied by
-    `scale`.
+    `scale`. `group_scales` int32 [words of scales, rows] are its float16 scales of groups once
+    more, those of neighbouring rows side by side, as products of several tokens read them: 32
+    bytes at once hold 8 rows' scales, in `data` those of 8 words of one row.
 
     Raises:
         ValueError: a shape, layout, dtype or mix of devices that no kernel here reads.
@@ -70,6 +72,7 @@ class WeightMatrix:
     scale: torch.Tensor | None = None
     bias: torch.Tensor | None = None
     packing: Packing | None = None
+    group_scales: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.data.dim() != 2 or not self.data.is_contiguous() or 0 in self.data.shape:
@@ -118,6 +121,25 @@ class WeightMatrix:
     def pointers(self) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Elements, scales and bias as kernel arguments."""
         return self.data, self.scale, self.bias
+
+    def for_batches(self) -> "WeightMatrix":
+        """The matrix with `group_scales`, if products of several tokens read them."""
+        packing = self.packing
+        if packing is None or not packing.scales_sums:
+            return self
+        return replace(self, group_scales=self.data[:, packing.words :].mT.contiguous())
+
+    def operands(self, batch: int) -> tuple[torch.Tensor | None, ...]:
+        """`pointers` for the product with one token, `group_scales` behind them with several.
+
+        Raises:
+            ValueError: no `group_scales` where several tokens need them.
+        """
+        if batch == 1:
+            return self.pointers
+        if self.packing is not None and self.packing.scales_sums and self.group_scales is None:
+            raise ValueError(f"{self.format} weights and {batch} tokens: need `for_batches`")
+        return *self.pointers, self.group_scales
 
     @property
     def format(self) -> Format:
@@ -234,4 +256,4 @@ def narrow_matrix(
 ) -> WeightMatrix:
     """`quantized_rows` as the kernels take them, with `bias`. Raises as `quantized_rows`."""
     packing = packing_of(format, int(matrix.shape[1]))
-    return WeightMatrix(*quantized_rows(matrix, format, scaled), bias, packing)
+    return WeightMatrix(*quantized_rows(matrix, format, scaled), bias, packing).for_batches()

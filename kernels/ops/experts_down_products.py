@@ -13,7 +13,7 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import slots_of_expert
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import group_scale_places, program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_floats, check_tensor, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
@@ -31,6 +31,7 @@ def _experts_down_products_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     out_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
@@ -61,9 +62,25 @@ def _experts_down_products_kernel(
     if is_used:
         mask = (rows < N)[:, None]
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, (first + rows)[:, None], mask)
+        all_rows = tl.num_programs(1) * N
+        group_scales = group_scale_places(group_scale_ptr, first + rows, all_rows)
         places = tl.where(used, tl.arange(0, TOKENS) * CHOSEN + slots, 0)
         sums = batched_product.gathered_products(
-            w_ptr, inside, x_ptr, None, places, used, 0, K, BLOCK, 1, WORDS, LAYOUT, num_stages
+            w_ptr,
+            inside,
+            x_ptr,
+            None,
+            places,
+            used,
+            0,
+            K,
+            BLOCK,
+            1,
+            WORDS,
+            LAYOUT,
+            group_scales,
+            all_rows,
+            num_stages,
         )
         tl.store(
             out_ptr + places[None, :] * N + rows[:, None],
@@ -107,7 +124,7 @@ class ExpertsDownProducts(KernelOperation):
             x,
             self.logits,
             experts.correction,
-            *experts.down.pointers,
+            *experts.down.operands(batch),
             self.out,
             N=hidden,
             EXPERTS=experts.count,

@@ -20,7 +20,12 @@ from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, own_expert, router_keys, slots_of_expert
-from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import (
+    group_scale_places,
+    program_pairs,
+    program_rows,
+    scale_and_bias,
+)
 from decodescope.kernels.host.activation import activation_options
 from decodescope.kernels.host.checks import check_apart, check_floats, check_output
 from decodescope.kernels.host.experts import Experts
@@ -48,7 +53,7 @@ def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix
         for name, tensor in zip(("data", "scale", "bias"), matrix.pointers, strict=True)
         if tensor is not None
     }
-    return replace(matrix, **parts)
+    return replace(matrix, **parts, group_scales=None)
 
 
 def used_products(
@@ -190,6 +195,7 @@ def _experts_gate_up_batched_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     out_ptr,
     up_ptr,
     eps,
@@ -225,10 +231,26 @@ def _experts_gate_up_batched_kernel(
         w_ptr, inside, rows = _program_units(w_ptr, unit, I, LAYOUT[0], ROWS, INTERLEAVED)
         rows += first
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
+        all_rows = HELD * 2 * I
+        group_scales = group_scale_places(group_scale_ptr, rows, all_rows)
         token = tl.arange(0, TOKENS)
         source = tl.minimum(token, BATCH - 1)
         sums = batched_product.gathered_products(
-            w_ptr, inside, x_ptr, None, source, used, 0, K, BLOCK, 1, WORDS, LAYOUT, num_stages
+            w_ptr,
+            inside,
+            x_ptr,
+            None,
+            source,
+            used,
+            0,
+            K,
+            BLOCK,
+            1,
+            WORDS,
+            LAYOUT,
+            group_scales,
+            all_rows,
+            num_stages,
         )
         gate, up = batched_product.split_pairs(sums * scale + bias)
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
@@ -284,7 +306,7 @@ class ExpertsGateUp(NormedProduct):
             g,
             self.logits,
             experts.correction,
-            *experts.gate_up.pointers,
+            *experts.gate_up.operands(batch),
             out,
             self.up,
             eps,

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import group_scale_places, program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_floats
 from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.product import NormedProduct
@@ -68,6 +68,7 @@ def _linear_batched_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     out_ptr,
     eps,
     N: tl.constexpr,
@@ -86,9 +87,24 @@ def _linear_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < N)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
+    group_scales = group_scale_places(group_scale_ptr, rows, N)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WORDS,
+        LAYOUT,
+        group_scales,
+        N,
+        num_stages,
     )
     sums = sums * scale + bias
     token = tl.arange(0, TOKENS)

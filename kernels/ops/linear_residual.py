@@ -20,7 +20,12 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.pushed_sums import message_slots, message_turn, push_sums
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
+from decodescope.kernels.device.weight_rows import (
+    group_scale_places,
+    program_rows,
+    scale_and_bias,
+    split_sums,
+)
 from decodescope.kernels.host.checks import check_apart, check_floats, check_residual
 from decodescope.kernels.host.exchange import Exchange, sending
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
@@ -96,6 +101,7 @@ def _linear_residual_batched_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     residual_ptr,
     partial_ptr,
     counter_ptr,
@@ -121,6 +127,7 @@ def _linear_residual_batched_kernel(
     w_ptr, inside, rows = program_rows(w_ptr, block, N, LAYOUT[0], ROWS)
     batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
+    group_scales = group_scale_places(group_scale_ptr, rows, N)
     slots = message_slots(peers_ptr, MESSAGE)
     wait_for_previous(PDL)
     turn = message_turn(turns_ptr, MESSAGE)
@@ -144,6 +151,8 @@ def _linear_residual_batched_kernel(
         SPLITS,
         WORDS,
         LAYOUT,
+        group_scales,
+        N,
         num_stages,
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
@@ -208,7 +217,7 @@ class LinearResidual(ResidualOperation, Product):
             (blocks, tile.splits),
             x,
             self.x_scale,
-            *weight.pointers,
+            *weight.operands(batch),
             residual,
             self.workspace.partials,
             self.workspace.counters,

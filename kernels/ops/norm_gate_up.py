@@ -14,7 +14,7 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
+from decodescope.kernels.device.weight_rows import group_scale_places, program_pairs, scale_and_bias
 from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.checks import check_apart, check_output
 from decodescope.kernels.host.operation import Launch, Tensors
@@ -77,6 +77,7 @@ def _norm_gate_up_batched_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     out_ptr,
     eps,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
@@ -96,9 +97,25 @@ def _norm_gate_up_batched_kernel(
     w_ptr, inside, rows = program_pairs(w_ptr, unit, I, LAYOUT[0], ROWS)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
+    all_rows = 2 * I
+    group_scales = group_scale_places(group_scale_ptr, rows, all_rows)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WORDS,
+        LAYOUT,
+        group_scales,
+        all_rows,
+        num_stages,
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)

@@ -18,7 +18,7 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.activations import soft_capped
 from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import group_scale_places, program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_position, check_tensor, goes_with
 from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.product import NormedProduct
@@ -97,6 +97,7 @@ def _norm_head_batched_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     logits_ptr,
     tokens_ptr,
     position_ptr,
@@ -125,9 +126,24 @@ def _norm_head_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < V)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
+    group_scales = group_scale_places(group_scale_ptr, rows, V)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WORDS,
+        LAYOUT,
+        group_scales,
+        V,
+        num_stages,
     )
     sums = sums * scale + bias
     if cap is not None:

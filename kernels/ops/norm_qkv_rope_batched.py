@@ -14,7 +14,7 @@ from decodescope.kernels.device.head_rows import (
     store_pairs,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import scale_and_bias
+from decodescope.kernels.device.weight_rows import group_scale_places, scale_and_bias
 
 
 @triton.jit
@@ -25,6 +25,7 @@ def _norm_qkv_rope_batched_kernel(
     w_ptr,
     scale_ptr,
     bias_ptr,
+    group_scale_ptr,
     cos_ptr,
     sin_ptr,
     position_ptr,
@@ -69,6 +70,8 @@ def _norm_qkv_rope_batched_kernel(
     w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
     rows += matrix_head * D
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
+    all_rows = MATRIX_HEADS * D
+    group_scales = group_scale_places(group_scale_ptr, rows, all_rows)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
@@ -81,7 +84,21 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS, LAYOUT, num_stages
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WORDS,
+        LAYOUT,
+        group_scales,
+        all_rows,
+        num_stages,
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)

@@ -12,8 +12,8 @@ Bytes moved: x and the norm's weight once, two bytes for each feature, 4 for eac
 holds one token in registers. In the launch of the product each program would have to find the scale
 again from all of x.
 
-Source: E4M3 of OCP 8-bit Floating Point Specification 1.0; a number as the sum of two of fewer
-digits as in Dekker, Numerische Mathematik 18 (1971).
+Source: E4M3 of OCP 8-bit Floating Point Specification 1.0; PTX ISA, cvt; a number as the sum of two
+of fewer digits as in Dekker, Numerische Mathematik 18 (1971).
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.elements import INTERPRETED, rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.weights import FP8_X, LEAST_SCALE, PAIR_X, Norm, largest_value
@@ -35,6 +35,37 @@ _MOST = tl.constexpr(torch.finfo(torch.float32).max)
 # Adding it rounds a float32 below 2^13 to a multiple of 2^-9, the smallest E4M3, ties to even.
 _TO_SUBNORMAL = tl.constexpr(1.5 * 2.0**14)
 _LEAST_NORMAL = tl.constexpr(2.0**-6)
+# `upper` and `lower` of four float32. PTX converts two at a time, the first operand upwards.
+_PARTS = tl.constexpr(
+    """{
+    .reg .b16 low, high;
+    .reg .b16 h<4>;
+    .reg .b32 pair<2>;
+    .reg .f32 f<4>;
+    cvt.rn.satfinite.e4m3x2.f32 low, $3, $2;
+    cvt.rn.satfinite.e4m3x2.f32 high, $5, $4;
+    mov.b32 $0, {low, high};
+    cvt.rn.f16x2.e4m3x2 pair0, low;
+    cvt.rn.f16x2.e4m3x2 pair1, high;
+    mov.b32 {h0, h1}, pair0;
+    mov.b32 {h2, h3}, pair1;
+    cvt.f32.f16 f0, h0;
+    cvt.f32.f16 f1, h1;
+    cvt.f32.f16 f2, h2;
+    cvt.f32.f16 f3, h3;
+    sub.f32 f0, $2, f0;
+    sub.f32 f1, $3, f1;
+    sub.f32 f2, $4, f2;
+    sub.f32 f3, $5, f3;
+    mul.f32 f0, f0, 0f41800000;
+    mul.f32 f1, f1, 0f41800000;
+    mul.f32 f2, f2, 0f41800000;
+    mul.f32 f3, f3, 0f41800000;
+    cvt.rn.satfinite.e4m3x2.f32 low, f1, f0;
+    cvt.rn.satfinite.e4m3x2.f32 high, f3, f2;
+    mov.b32 $1, {low, high};
+    }"""
+)
 
 
 def rms_norm_pairs_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,14 +79,34 @@ def rms_norm_pairs_reference(x: torch.Tensor, norm: Norm) -> tuple[torch.Tensor,
 
 @triton.jit
 def _nearest_e4m3(n):
-    """The number of E4M3 nearest to float32 n, |n| <= 448, ties to even. Not by a cast and back:
-    of several elements a thread, Triton 3.6 was seen to give those of neighbours on compute
-    capability 9.0."""
+    """The number of E4M3 nearest to float32 n, |n| <= 448, ties to even."""
     bits = n.to(tl.uint32, bitcast=True)
     normal = (bits + 0x7FFFF + ((bits >> 20) & 1)) & 0xFFF00000
     subnormal = (n + _TO_SUBNORMAL) - _TO_SUBNORMAL
     nearest = tl.where(tl.abs(n) < _LEAST_NORMAL, subnormal, normal.to(tl.float32, bitcast=True))
     return tl.where(n != n, n, nearest)
+
+
+@triton.jit
+def _parts(n):
+    """`upper` and `lower` of float32 n, |n| <= 448, as E4M3.
+
+    Not by casts to E4M3 and back: of several elements a thread, Triton 3.6 was seen to give those
+    of neighbours on compute capability 9.0."""
+    if INTERPRETED:
+        nearest = _nearest_e4m3(n)
+        upper = rounded(nearest, tl.float8e4nv)
+        lower = rounded((n - nearest) * 16, tl.float8e4nv)
+    else:
+        upper, lower = tl.inline_asm_elementwise(
+            _PARTS,
+            "=r,=r,f,f,f,f",
+            [n],
+            dtype=(tl.float8e4nv, tl.float8e4nv),
+            is_pure=True,
+            pack=4,
+        )
+    return upper, lower
 
 
 @triton.jit
@@ -86,11 +137,10 @@ def _rms_norm_pairs_kernel(
     # The next power of two, and 1 / scale: exponents alone, so that n / scale is exact.
     bits = (quotient.to(tl.int32, bitcast=True) + 0x7FFFFF) & 0x7F800000
     n *= (0x7F000000 - bits).to(tl.float32, bitcast=True)
-    E4M3: tl.constexpr = tl.float8e4nv
-    upper = _nearest_e4m3(n)
-    out_ptr = out_ptr.to(tl.pointer_type(E4M3)) + 2 * start
-    tl.store(out_ptr + column, rounded(upper, E4M3), mask=mask)
-    tl.store(out_ptr + features + column, rounded((n - upper) * 16, E4M3), mask=mask)
+    upper, lower = _parts(n)
+    out_ptr = out_ptr.to(tl.pointer_type(tl.float8e4nv)) + 2 * start
+    tl.store(out_ptr + column, upper, mask=mask)
+    tl.store(out_ptr + features + column, lower, mask=mask)
     tl.store(scale_ptr + token, bits.to(tl.float32, bitcast=True))
 
 

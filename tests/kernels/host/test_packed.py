@@ -178,3 +178,27 @@ def test_a_matrix_says_what_its_words_must_be() -> None:
     matrix = narrow_matrix(random(4, 100), "int4")
     assert (matrix.rows, matrix.columns, matrix.format) == (4, 100, "int4")
     assert matrix.bytes_read == 4 * 80
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("columns", [100, 128, 700])
+def test_products_of_several_tokens_read_scales_of_rows_side_by_side(
+    name: str, columns: int
+) -> None:
+    matrix = narrow_matrix(random(5, columns), name)
+    alone = WeightMatrix(matrix.data, matrix.scale, packing=matrix.packing)
+    assert alone.operands(1) == (matrix.data, matrix.scale, None)
+    # A group of 32 columns is too short.
+    if name in ("mxfp4", "nvfp4", "int4_g32"):
+        assert matrix.group_scales is None
+        assert alone.operands(2) == (matrix.data, matrix.scale, None, None)
+        return
+    with pytest.raises(ValueError, match=f"{name} weights and 2 tokens: need `for_batches`"):
+        alone.operands(2)
+    beside = matrix.operands(2)[3]
+    assert beside is not None
+    assert matrix.packing is not None
+    words = matrix.packing.words
+    for row, word in itertools.product(range(5), range(len(beside))):
+        assert beside[word, row] == matrix.data[row, words + word]
+    assert len(beside) == matrix.data.shape[1] - words

@@ -75,7 +75,7 @@ def test_each_group_has_its_scale(
     scales = torch.rand(37, packing.groups, 2, generator=generator).half().float() * 2.0**-4
     scales[..., 1] = torch.randint(16, scales.shape[:2], generator=generator).float()
     words = packed(codes, scales if zeros else scales[..., :1], packing).to(make.device)
-    weight = WeightMatrix(words, None, packing=packing)
+    weight = WeightMatrix(words, None, packing=packing).for_batches()
     x, out = make.random(5, columns), make.poisoned(5, 37)
     Linear(x, weight, out, Tile(64, block, 4, 2)).launch()
     assert_near(out, linear_reference(x, weight))
@@ -210,7 +210,7 @@ def test_scales_at_the_ends(format: str, scale: float, batch: int, inputs) -> No
     scales[3] = scale
     row_scale = torch.ones(8, device=make.device) if packing.format.row_scaled else None
     words = packed(codes, scales, packing).to(make.device)
-    weight = WeightMatrix(words, row_scale, packing=packing)
+    weight = WeightMatrix(words, row_scale, packing=packing).for_batches()
     x, out = make.random(batch, 256), make.poisoned(batch, 8)
     Linear(x, weight, out, tile_of(batch)).launch()
     expected = linear_reference(x, weight)

@@ -1,12 +1,15 @@
 """A decoder as the fused kernels read it: its blocks, with their matrices, norms and windows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 import torch
 
 from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+
+_TABLES = ("embedding", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +172,16 @@ class FusedModel:
     @property
     def vocab(self) -> int:
         return self.head.rows
+
+
+def blocks_for_batches(block: Any) -> Any:
+    """`block` with each matrix as products of several tokens read it. Tables are not multiplied."""
+    if isinstance(block, WeightMatrix):
+        return block.for_batches()
+    if isinstance(block, tuple):
+        return tuple(blocks_for_batches(each) for each in block)
+    if not is_dataclass(block) or isinstance(block, type):
+        return block
+    parts = {each.name: getattr(block, each.name) for each in fields(block)}
+    multiplied = {name: part for name, part in parts.items() if name not in _TABLES}
+    return replace(block, **{name: blocks_for_batches(part) for name, part in multiplied.items()})

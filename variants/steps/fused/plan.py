@@ -16,7 +16,7 @@ from decodescope.variants.parallel.sums import RankSums, rank_sums
 from decodescope.variants.parallel.vocabulary import Vocabulary
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.fused.blocks import FusedModel
+from decodescope.variants.steps.fused.blocks import FusedModel, blocks_for_batches
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.rope_tables import Ropes
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
@@ -121,6 +121,8 @@ def step_plan(
     if spec.all_reduce == "none":
         vocabulary = _ONE_RANK
     device, batch, capacity = parts.device, workload.batch, workload.cache_length
+    if batch > 1:
+        parts = blocks_for_batches(parts)
     overlaps = can_overlap(device)
     return StepPlan(
         spec=spec,

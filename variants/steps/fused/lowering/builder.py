@@ -245,10 +245,11 @@ def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:
     first = 0
     for count in rows:
         block = slice(first, first + count)
-        yield WeightMatrix(
+        part = WeightMatrix(
             weight.data[block],
             None if weight.scale is None else weight.scale[block],
             None if weight.bias is None else weight.bias[block],
             weight.packing,
         )
+        yield part if weight.group_scales is None else part.for_batches()
         first += count
