@@ -75,15 +75,6 @@ def paired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | No
     return _interval(float(np.mean(other) / np.mean(base)), variance, len(base) - 1)
 
 
-def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | None:
-    """The interval of mean(other) / mean(base) of positive values that were measured apart: each
-    side is resampled on its own. None if a side has fewer than three values."""
-    if min(len(base), len(other)) < MIN_ROUNDS:
-        return None
-    ratio = float(np.mean(other) / np.mean(base))
-    return ratio_interval(ratio, _side_spread(base), _side_spread(other))
-
-
 def _side_spread(values: Sequence[float]) -> SideSpread:
     means = _resampled_means(np.array([values], dtype=np.float64))
     return SideSpread(_corrected(np.log(means[0]), len(values)), len(values))

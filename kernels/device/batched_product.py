@@ -88,7 +88,6 @@ def batched_products(
     WORDS,
     LAYOUT: tl.constexpr,
     group_scales,
-    all_rows,
     num_stages: tl.constexpr,
 ):
     """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS, or `pair_products`."""
@@ -114,7 +113,6 @@ def batched_products(
             WORDS,
             LAYOUT,
             group_scales,
-            all_rows,
             num_stages,
         )
     return sums
@@ -135,7 +133,6 @@ def gathered_products(
     WORDS,
     LAYOUT: tl.constexpr,
     group_scales,
-    all_rows,
     num_stages: tl.constexpr,
 ):
     """sums[r, t] = sum over k of W[r, k] x[token[t], k] (float32), times x_scale[token[t]] if x is
@@ -143,7 +140,7 @@ def gathered_products(
 
     rows [R] are row numbers from w_ptr on, all inside W, `token` row numbers of x, all inside x.
     `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four narrow elements.
-    `group_scales` is what `group_scale_places` gives of a matrix of all_rows rows.
+    `group_scales` are `group_scale_places`.
     Call it after `wait_for_previous`.
     """
     if LAYOUT[1] is None:
@@ -163,7 +160,6 @@ def gathered_products(
             SPLITS,
             LAYOUT,
             group_scales,
-            all_rows,
             num_stages,
         )
     return sums

@@ -80,7 +80,6 @@ def packed_gathered_products(
     SPLITS: tl.constexpr,
     LAYOUT: tl.constexpr,
     group_scales,
-    all_rows,
     num_stages: tl.constexpr,
 ):
     """As `gathered_products`."""
@@ -111,7 +110,6 @@ def packed_gathered_products(
             HALF,
             LAYOUT,
             group_scales,
-            all_rows,
             num_stages,
         )
     else:
@@ -136,7 +134,6 @@ def _scaled_sums(
     HALF: tl.constexpr,
     LAYOUT: tl.constexpr,
     group_scales,
-    all_rows,
     num_stages: tl.constexpr,
 ):
     """The sums of the columns from `first` to `end`: of each group, times its scale."""
@@ -150,7 +147,7 @@ def _scaled_sums(
     # With stages of its own, the loop copies ahead what no tl.dot takes, too: the scales.
     for start in tl.range(first, end, BLOCK, num_stages=num_stages):
         for unit in tl.static_range(BLOCK // UNIT):
-            scales = _scale_words(group_scales, start + unit * UNIT, K, LAYOUT, all_rows)
+            scales = _scale_words(group_scales, start + unit * UNIT, K, LAYOUT)
             for part in tl.static_range(UNIT // PART):
                 place = start + unit * UNIT + part * PART
                 words, x = _loaded(w_rows, x_rows, present, place, K, PART, EVEN, HALF)
@@ -228,12 +225,12 @@ def _loaded(
 
 
 @triton.jit
-def _scale_words(group_scales, start, K: tl.constexpr, LAYOUT: tl.constexpr, all_rows):
+def _scale_words(group_scales, start, K: tl.constexpr, LAYOUT: tl.constexpr):
     """The word [rows, 1] that holds the scale of the group of the column `start`."""
     # Groups of a word.
     EACH: tl.constexpr = 2 if LAYOUT[1] == "fp16" else 1
     word = tl.minimum(start // (EACH * LAYOUT[2]), (K - 1) // (EACH * LAYOUT[2]))
-    return tl.load((group_scales + word * all_rows)[:, None])
+    return tl.load((group_scales + word * LAYOUT[3])[:, None])
 
 
 @triton.jit

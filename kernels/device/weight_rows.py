@@ -53,12 +53,12 @@ def scale_and_bias(scale_ptr, bias_ptr, rows, mask):
 
 
 @triton.jit
-def group_scale_places(group_scale_ptr, rows, all_rows):
-    """Where the first words of the group scales of `rows` of a matrix of all_rows are
-    (`WeightMatrix.group_scales`), None if it has none. Rows past the end repeat the last one."""
+def group_scale_places(group_scale_ptr, rows, LAYOUT):
+    """Where the first words of `WeightMatrix.group_scales` of `rows` are, None if there are none.
+    Rows past the end repeat the last one."""
     places = None
     if group_scale_ptr is not None:
-        places = group_scale_ptr + tl.minimum(rows, all_rows - 1)
+        places = group_scale_ptr + tl.minimum(rows, LAYOUT[3] - 1)
     return places
 
 

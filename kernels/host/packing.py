@@ -29,8 +29,9 @@ from typing import Literal
 
 PackedName = Literal["int4", "int4_g64", "int4_g32", "int4_channel", "int4_asym", "mxfp4", "nvfp4"]
 Scales = Literal["fp16", "fp16_zero", "e8m0", "e4m3"]
-# Elements between two rows, the scales of weights of 4 bits, and the columns that share one.
-Layout = tuple[int, Scales | None, int]
+# Elements between two rows, the scales of weights of 4 bits, the columns that share one, and the
+# elements between two words of one row's `WeightMatrix.group_scales`.
+Layout = tuple[int, Scales | None, int, int]
 
 # Columns that 16 bytes of codes hold: what a thread loads at once.
 CHUNK = 32
@@ -140,10 +141,6 @@ class Packing:
         """Words of a row."""
         blocks = -(-self.scale_bytes // (_WORD_BYTES * _ALIGNED_WORDS))
         return self.words + blocks * _ALIGNED_WORDS
-
-    @property
-    def layout(self) -> Layout:
-        return self.width, self.format.scales, self.group
 
 
 def integer_packing(columns: int, group: int, zeros: bool) -> Packing | None:

@@ -115,7 +115,10 @@ class WeightMatrix:
     @property
     def layout(self) -> Layout:
         """The compile-time constant by which kernels read it."""
-        return (self.columns, None, 0) if self.packing is None else self.packing.layout
+        if self.packing is None:
+            return self.columns, None, 0, 0
+        rows = 0 if self.group_scales is None else self.rows
+        return self.packing.width, self.packing.format.scales, self.packing.group, rows
 
     @property
     def pointers(self) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:

@@ -62,8 +62,7 @@ def _experts_down_products_kernel(
     if is_used:
         mask = (rows < N)[:, None]
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, (first + rows)[:, None], mask)
-        all_rows = tl.num_programs(1) * N
-        group_scales = group_scale_places(group_scale_ptr, first + rows, all_rows)
+        group_scales = group_scale_places(group_scale_ptr, first + rows, LAYOUT)
         places = tl.where(used, tl.arange(0, TOKENS) * CHOSEN + slots, 0)
         sums = batched_product.gathered_products(
             w_ptr,
@@ -79,7 +78,6 @@ def _experts_down_products_kernel(
             WORDS,
             LAYOUT,
             group_scales,
-            all_rows,
             num_stages,
         )
         tl.store(

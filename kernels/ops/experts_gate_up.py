@@ -231,8 +231,7 @@ def _experts_gate_up_batched_kernel(
         w_ptr, inside, rows = _program_units(w_ptr, unit, I, LAYOUT[0], ROWS, INTERLEAVED)
         rows += first
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
-        all_rows = HELD * 2 * I
-        group_scales = group_scale_places(group_scale_ptr, rows, all_rows)
+        group_scales = group_scale_places(group_scale_ptr, rows, LAYOUT)
         token = tl.arange(0, TOKENS)
         source = tl.minimum(token, BATCH - 1)
         sums = batched_product.gathered_products(
@@ -249,7 +248,6 @@ def _experts_gate_up_batched_kernel(
             WORDS,
             LAYOUT,
             group_scales,
-            all_rows,
             num_stages,
         )
         gate, up = batched_product.split_pairs(sums * scale + bias)

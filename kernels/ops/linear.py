@@ -87,7 +87,7 @@ def _linear_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < N)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
-    group_scales = group_scale_places(group_scale_ptr, rows, N)
+    group_scales = group_scale_places(group_scale_ptr, rows, LAYOUT)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
         w_ptr,
@@ -103,7 +103,6 @@ def _linear_batched_kernel(
         WORDS,
         LAYOUT,
         group_scales,
-        N,
         num_stages,
     )
     sums = sums * scale + bias

@@ -127,7 +127,7 @@ def _linear_residual_batched_kernel(
     w_ptr, inside, rows = program_rows(w_ptr, block, N, LAYOUT[0], ROWS)
     batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
-    group_scales = group_scale_places(group_scale_ptr, rows, N)
+    group_scales = group_scale_places(group_scale_ptr, rows, LAYOUT)
     slots = message_slots(peers_ptr, MESSAGE)
     wait_for_previous(PDL)
     turn = message_turn(turns_ptr, MESSAGE)
@@ -152,7 +152,6 @@ def _linear_residual_batched_kernel(
         WORDS,
         LAYOUT,
         group_scales,
-        N,
         num_stages,
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)

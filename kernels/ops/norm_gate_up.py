@@ -97,8 +97,7 @@ def _norm_gate_up_batched_kernel(
     w_ptr, inside, rows = program_pairs(w_ptr, unit, I, LAYOUT[0], ROWS)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
-    all_rows = 2 * I
-    group_scales = group_scale_places(group_scale_ptr, rows, all_rows)
+    group_scales = group_scale_places(group_scale_ptr, rows, LAYOUT)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
         w_ptr,
@@ -114,7 +113,6 @@ def _norm_gate_up_batched_kernel(
         WORDS,
         LAYOUT,
         group_scales,
-        all_rows,
         num_stages,
     )
     sums = sums * scale + bias

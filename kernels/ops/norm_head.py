@@ -126,7 +126,7 @@ def _norm_head_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     mask = (rows < V)[:, None]
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
-    group_scales = group_scale_places(group_scale_ptr, rows, V)
+    group_scales = group_scale_places(group_scale_ptr, rows, LAYOUT)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
         w_ptr,
@@ -142,7 +142,6 @@ def _norm_head_batched_kernel(
         WORDS,
         LAYOUT,
         group_scales,
-        V,
         num_stages,
     )
     sums = sums * scale + bias

@@ -70,8 +70,7 @@ def _norm_qkv_rope_batched_kernel(
     w_ptr, inside, rows = program_partners(w_ptr, first, D, LAYOUT[0], ROWS, DISTANCE)
     rows += matrix_head * D
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
-    all_rows = MATRIX_HEADS * D
-    group_scales = group_scale_places(group_scale_ptr, rows, all_rows)
+    group_scales = group_scale_places(group_scale_ptr, rows, LAYOUT)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL, LAYOUT)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
@@ -97,7 +96,6 @@ def _norm_qkv_rope_batched_kernel(
         WORDS,
         LAYOUT,
         group_scales,
-        all_rows,
         num_stages,
     )
     sums = sums * scale + bias

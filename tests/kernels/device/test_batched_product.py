@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import torch
 
-from decodescope.kernels.host.packing import PACKED_FORMATS, Packing
+from decodescope.kernels.host.packing import PACKED_FORMATS
+from decodescope.kernels.host.weights import narrow_matrix
 from tests.helpers.gpu_code import Asked, gpu_code
 
 CAPABILITIES = [89, 90, 120]
@@ -13,7 +15,7 @@ TYPES |= dict.fromkeys(("x_scale_ptr", "scale_ptr", "partial_ptr"), "*fp32")
 SIZES = {
     "N": 256,
     "K": 1024,
-    "LAYOUT": (1024, None, 0),
+    "LAYOUT": (1024, None, 0, 0),
     "TOKENS": 16,
     "ROWS": 64,
     "BLOCK": 128,
@@ -24,7 +26,7 @@ KERNELS = {
         "decodescope.kernels.ops.linear",
         "_linear_batched_kernel",
         {name: type for name, type in TYPES.items() if name != "partial_ptr"} | {"eps": "fp32"},
-        {"BATCH": 16, "WORDS": False},
+        {"BATCH": 16, "WORDS": False, "num_stages": 3},
         CAPABILITIES,
     ),
     "pairs": (
@@ -32,7 +34,7 @@ KERNELS = {
         "_linear_batched_kernel",
         {name: type for name, type in TYPES.items() if name != "partial_ptr"}
         | {"x_ptr": "*u16", "eps": "fp32"},
-        {"BATCH": 16, "WORDS": False},
+        {"BATCH": 16, "WORDS": False, "num_stages": 3},
         CAPABILITIES,
     ),
     "split_k_gemm": (
@@ -48,16 +50,17 @@ PACKED = {
         "decodescope.kernels.ops.experts_down_products",
         "_experts_down_products_kernel",
         {"w_ptr": "*i32", "x_ptr": "*fp16", "logits_ptr": "*bf16", "out_ptr": "*fp32"}
-        | ({"scale_ptr": "*fp32"} if packed.row_scaled else {}),
-        {"EXPERTS": 8, "FIRST": 0, "CHOSEN": 2, "BATCH": 16, "WORDS": False}
-        | {"ROWS": 128, "LAYOUT": Packing(packed, 1024).layout},
+        | ({"scale_ptr": "*fp32"} if packed.row_scaled else {})
+        | ({} if packed.e2m1 else {"group_scale_ptr": "*i32"}),
+        {"EXPERTS": 8, "FIRST": 0, "CHOSEN": 2, "BATCH": 16, "WORDS": False, "num_stages": 3}
+        | {"ROWS": 128, "LAYOUT": narrow_matrix(torch.zeros(8 * 256, 1024), name).layout},
         CAPABILITIES if name == "mxfp4" else [90],
     )
     for name, packed in PACKED_FORMATS.items()
     if name in ("int4", "int4_asym", "mxfp4", "nvfp4")
 }
 # 3 chunks of 32 columns, and 4 in the blocks; the first block is loaded ahead.
-INT4_SIZES = {"N": 4, "ROWS": 4, "K": 72, "LAYOUT": (16, "fp16", 32), "AHEAD": 1}
+INT4_SIZES = {"N": 4, "ROWS": 4, "K": 72, "LAYOUT": (16, "fp16", 32, 0), "AHEAD": 1}
 INT4 = {
     "int4 one": (
         "decodescope.kernels.ops.linear",
@@ -126,6 +129,16 @@ def test_codes_become_operands_in_the_registers_they_arrive_in(
     lines = [line for line in compiled[f"{name} {capability}"].splitlines() if weights in line]
     assert any(f"{weights}, #ttg.dot_op" in line for line in lines)
     assert not [line for line in lines if "convert_layout" in line or "local_alloc" in line]
+
+
+@pytest.mark.parametrize("name", ["int4", "int4_asym"])
+def test_scales_of_groups_are_copied_ahead(name: str, compiled: dict[str, str]) -> None:
+    """Like the codes, to shared memory: a load in the loop would hold back each block."""
+    loop = compiled[f"{name} 90"].split("scf.for")[1]
+    scales = "tensor<128x1x!tt.ptr<i32>"
+    lines = [line for line in loop.splitlines() if scales in line and " : " in line]
+    assert any("async_copy_global_to_local" in line for line in lines)
+    assert not any("tt.load" in line for line in lines)
 
 
 @pytest.mark.parametrize(
