@@ -28,4 +28,5 @@ def test_decodescope_lists_them_with_what_they_need(repository: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     names = [line.split()[0] for line in done.stdout.splitlines() if line.split()]
     assert names.index("compiled") < names.index("gpt-fast")
-    assert {"gpt-fast", "liger", "torchao-fp8", "torchao-int8"} <= set(names)
+    peers = {"gpt-fast", "gpt-fast-int4", "liger", "torchao-fp8", "torchao-int4", "torchao-int8"}
+    assert peers <= set(names)

@@ -56,8 +56,17 @@ def load_llama() -> Load:
 @pytest.fixture
 def stand_in() -> ModuleType:
     """A module with the names and layouts of gpt-fast's `model.py`."""
-    path = Path(__file__).with_name("gpt_fast_stand_in.py")
-    spec = spec_from_file_location("gpt_fast_stand_in", path)
+    return _module("gpt_fast_stand_in")
+
+
+@pytest.fixture
+def quantize() -> ModuleType:
+    """One with those of its `quantize.py`."""
+    return _module("gpt_fast_quantize_stand_in")
+
+
+def _module(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

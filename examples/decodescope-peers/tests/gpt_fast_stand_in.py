@@ -40,7 +40,7 @@ class Transformer(nn.Module):
         head = config.dim // config.n_head
         shape = (2, max_batch_size, config.n_local_heads, self.max_seq_length, head)
         for layer in self.layers:
-            layer.attention.cache = torch.zeros(shape, dtype=self.output.weight.dtype)
+            layer.attention.cache = torch.zeros(shape, dtype=self.tok_embeddings.weight.dtype)
         self.angles = torch.outer(torch.arange(config.block_size), _frequencies(config, head))
 
     def forward(self, mask: Any, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from decodescope.analyzer.errors import InputError, MissingRequirement, ModelErr
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import require_variant
 from decodescope.variants.steps.eager_step import EagerStep
-from decodescope_peers import GPT_FAST
+from decodescope_peers import GPT_FAST, gpt_fast
 from decodescope_peers.gpt_fast import GptFastStep, checked_module
 
 SCALED = {
@@ -132,3 +132,64 @@ def test_a_checkout_without_masks_is_refused(module: Any) -> None:
     assert checked_module(module) is module
     with pytest.raises(MissingRequirement, match=r"^variant gpt-fast: /old/model.py is older"):
         checked_module(SimpleNamespace(Transformer=Old, __file__="/old/model.py"))
+
+
+@pytest.mark.parametrize("config", [{}, {"hidden_size": 128, "intermediate_size": 384}])
+def test_int4_weights_are_the_nearest_of_their_groups(
+    load_llama: Load,
+    stand_in: Any,
+    quantize: Any,
+    config: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpt_fast, "_packed", lambda codes: codes)
+    loaded = load_llama(vocab_size=104, **config)
+    whole = step_of(loaded, stand_in)
+    workload = whole._workload
+    step = GptFastStep(loaded, workload, stand_in, lambda decode: decode, quantize)
+    saved = 0
+    for name, linear in whole._transformer.named_modules():
+        if not isinstance(linear, torch.nn.Linear):
+            continue
+        layer = step._transformer.get_submodule(name)
+        assert layer.weight.shape == (linear.out_features, layer.padded)
+        scale = layer.scales_and_zeros[..., 0].T.float().repeat_interleave(128, 1)
+        off = (layer.dense() - linear.weight).abs()
+        # Half a step, and bf16 of the weight and of its group's middle.
+        assert bool((off <= 0.5 * scale[:, : linear.in_features] + 2.0**-6).all())
+        assert float(off.max()) > 0.1 * float(scale.max())
+        saved += linear.weight.nbytes - layer.weight.nbytes - layer.scales_and_zeros.nbytes
+    assert whole.weight_bytes_read - step.weight_bytes_read == saved
+    ids = torch.arange(3, 3 + 2 * CONTEXT).view(2, CONTEXT)
+    for name, linear in whole._transformer.named_modules():
+        if isinstance(linear, torch.nn.Linear):
+            dense = step._transformer.get_submodule(name).dense()
+            linear.weight = torch.nn.Parameter(dense, requires_grad=False)
+    assert torch.equal(step.prefill(ids), whole.prefill(ids))
+    ids = torch.tensor([5, 9])
+    torch.testing.assert_close(step.forced_step(ids), whole.forced_step(ids), rtol=1e-4, atol=1e-4)
+
+
+def test_int4_layers_of_odd_sizes_are_refused(
+    load_llama: Load, stand_in: Any, quantize: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_llama(vocab_size=100)
+    workload = DecodeWorkload(1, 4, 5, "bf16")
+    monkeypatch.setattr(gpt_fast, "_packed", lambda codes: codes)
+    with pytest.raises(ModelError, match="layer output has 100 outputs, and PyTorch packs"):
+        GptFastStep(loaded, workload, stand_in, lambda decode: decode, quantize)
+
+
+@pytest.mark.gpu
+def test_int4_codes_are_packed_as_pytorch_multiplies_them() -> None:
+    generator = torch.Generator("cuda").manual_seed(2)
+    codes = torch.randint(16, (64, 1024), generator=generator, dtype=torch.int32, device="cuda")
+    scales = torch.rand(8, 64, 2, generator=generator, device="cuda").bfloat16()
+    x = torch.randn(3, 1024, generator=generator, device="cuda").bfloat16()
+    found = torch.ops.aten._weight_int4pack_mm(x, gpt_fast._packed(codes), 128, scales)
+    scale, middle = scales.double().transpose(0, 1).unbind(2)
+    groups = codes.double().unflatten(1, (8, 128)) - 8
+    weights = (groups * scale[..., None] + middle[..., None]).flatten(1)
+    expected = x.double() @ weights.T
+    error = (found.double() - expected).norm() / expected.norm()
+    assert error < 0.01

@@ -34,6 +34,14 @@ def _missing_gpt_fast() -> str | None:
     return "needs a checkout of github.com/meta-pytorch/gpt-fast on PYTHONPATH"
 
 
+def _missing_gpt_fast_int4() -> str | None:
+    if (reason := _missing_gpt_fast()) is not None:
+        return reason
+    needed = [name for name in ("sentencepiece", "tiktoken") if find_spec(name) is None]
+    # gpt-fast's quantize.py imports its tokenizer.
+    return f"needs {' and '.join(needed)}: pip install {' '.join(needed)}" if needed else None
+
+
 def _only_llama(
     variant: str, name: str, config: Mapping[str, object], workload: DecodeWorkload, device: str
 ) -> None:
@@ -41,6 +49,24 @@ def _only_llama(
         raise ModelError(
             f"variant {variant}: {name} is no Llama but {model_type}; choose another variant"
         )
+
+
+def _only_bf16(
+    variant: str, name: str, config: Mapping[str, object], workload: DecodeWorkload, device: str
+) -> None:
+    """PyTorch's product with INT4 weights, `_weight_int4pack_mm`, has no other activations."""
+    if workload.dtype != "bf16":
+        raise ModelError(
+            f"variant {variant}: its INT4 weights multiply bf16, not {workload.dtype}; "
+            "run it with --dtype bf16"
+        )
+
+
+def _only_bf16_llama(
+    variant: str, name: str, config: Mapping[str, object], workload: DecodeWorkload, device: str
+) -> None:
+    _only_llama(variant, name, config, workload, device)
+    _only_bf16(variant, name, config, workload, device)
 
 
 def _build_torchao(
@@ -51,10 +77,12 @@ def _build_torchao(
     return build_torchao(format, loaded, workload, device)
 
 
-def _build_gpt_fast(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
+def _build_gpt_fast(
+    loaded: LoadedModel, workload: DecodeWorkload, device: str, int4: bool = False
+) -> DecodeStep:
     from decodescope_peers.gpt_fast import build_gpt_fast
 
-    return build_gpt_fast(loaded, workload)
+    return build_gpt_fast(loaded, workload, int4)
 
 
 def _build_liger(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
@@ -72,6 +100,14 @@ TORCHAO_FP8 = Variant(
     build=partial(_build_torchao, "fp8_e4m3"),
     missing=_missing_torchao,
 )
+TORCHAO_INT4 = Variant(
+    name="torchao-int4",
+    summary="transformers with StaticCache, torchao's INT4 weights (128 columns) and torch.compile",
+    requires_cuda=True,
+    build=partial(_build_torchao, "int4"),
+    check=partial(_only_bf16, "torchao-int4"),
+    missing=_missing_torchao,
+)
 TORCHAO_INT8 = Variant(
     name="torchao-int8",
     summary="transformers with StaticCache, torchao's INT8 weights and torch.compile",
@@ -86,6 +122,14 @@ GPT_FAST = Variant(
     build=_build_gpt_fast,
     check=partial(_only_llama, "gpt-fast"),
     missing=_missing_gpt_fast,
+)
+GPT_FAST_INT4 = Variant(
+    name="gpt-fast-int4",
+    summary="gpt-fast's Llama with INT4 weights in groups of 128, rounded by its quantize.py",
+    requires_cuda=True,
+    build=partial(_build_gpt_fast, int4=True),
+    check=partial(_only_bf16_llama, "gpt-fast-int4"),
+    missing=_missing_gpt_fast_int4,
 )
 LIGER = Variant(
     name="liger",

@@ -1,6 +1,7 @@
 """gpt-fast's Llama on weights that transformers loaded, decoded as its `generate.py` does.
 
-Its `model.py` comes from a checkout that the user puts on PYTHONPATH; nothing of it is here.
+Its `model.py` and `quantize.py` come from a checkout that the user puts on PYTHONPATH; nothing of
+them is here.
 """
 
 import warnings
@@ -20,11 +21,17 @@ from decodescope.variants.steps.decode_step import DecodeStep
 
 Decode = Callable[[torch.Tensor, torch.Tensor, BlockMask], tuple[torch.Tensor, torch.Tensor]]
 
+_GROUP, _INNER_TILES = 128, 8
+# Columns that are no multiple of a group gpt-fast pads to a multiple of so many.
+_PADDED_COLUMNS = 1024
 _SCALING = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
-def build_gpt_fast(loaded: LoadedModel, workload: DecodeWorkload) -> "GptFastStep":
-    """The compiled step, with compilation and graph recording done.
+def build_gpt_fast(
+    loaded: LoadedModel, workload: DecodeWorkload, int4: bool = False
+) -> "GptFastStep":
+    """The compiled step, with compilation and graph recording done; with `int4` on weights as
+    `in_int4`.
 
     gpt-fast's settings of inductor hold for the rest of the process.
 
@@ -37,7 +44,8 @@ def build_gpt_fast(loaded: LoadedModel, workload: DecodeWorkload) -> "GptFastSte
     module = checked_module(import_module("model"))
     inductor_settings.coordinate_descent_tuning = True
     torch.compiler.reset()
-    step = GptFastStep(loaded, workload, module, _reduce_overhead)
+    quantize = import_module("quantize") if int4 else None
+    step = GptFastStep(loaded, workload, module, _reduce_overhead, quantize)
     compile_and_record(step, workload)
     return step
 
@@ -71,7 +79,8 @@ def _reduce_overhead(decode: Decode) -> Decode:
 
 class GptFastStep(DecodeStep):
     """A `DecodeStep` on the Transformer of `module` (gpt-fast's `model.py`), which has its own KV
-    cache. The decode function, with the greedy choice inside, may be compiled; the prefill is not.
+    cache, with the weights of `in_int4` if `quantize` is gpt-fast's `quantize.py`. The decode
+    function, with the greedy choice inside, may be compiled; the prefill is not.
     """
 
     def __init__(
@@ -80,10 +89,15 @@ class GptFastStep(DecodeStep):
         workload: DecodeWorkload,
         module: Any,
         compile_decode: Callable[[Decode], Decode],
+        quantize: Any = None,
     ) -> None:
         super().__init__(loaded, workload)
         device = loaded.model.device
         self._transformer = converted(loaded, module, workload.cache_length)
+        if quantize is not None:
+            whole = _matrix_bytes(self._transformer)
+            self._transformer = in_int4(self._transformer, quantize)
+            self.weight_bytes_read += _matrix_bytes(self._transformer) - whole
         with device:
             self._transformer.setup_caches(workload.batch, workload.cache_length)
         length = self._transformer.max_seq_length
@@ -161,6 +175,45 @@ def converted(loaded: LoadedModel, module: Any, positions: int) -> Any:
         state |= {f"layers.{number}.{name}": one for name, one in _layer(layer, config).items()}
     transformer.load_state_dict(state, assign=True)
     return transformer.eval().requires_grad_(False)
+
+
+def in_int4(transformer: Any, quantize: Any) -> Any:
+    """`transformer` with the INT4 layers of gpt-fast's `quantize.py`, in groups of 128 columns, on
+    weights that it rounds. They are packed here: since PyTorch 2.5 the operator takes two codes a
+    byte, where gpt-fast passes one an int32. The head is among them, as in gpt-fast.
+
+    Raises:
+        ModelError: a layer whose outputs are no multiple of 8; names it.
+    """
+    state = transformer.state_dict()
+    for name, linear in transformer.named_modules():
+        if isinstance(linear, torch.nn.Linear):
+            if linear.out_features % 8:
+                raise ModelError(
+                    f"variant gpt-fast-int4: layer {name} has {linear.out_features} outputs, and "
+                    "PyTorch packs INT4 weights of a multiple of 8; choose another variant"
+                )
+            columns = linear.in_features
+            extra = -columns % _PADDED_COLUMNS if columns % _GROUP else 0
+            weight = torch.nn.functional.pad(linear.weight, (0, extra)).bfloat16()
+            codes, scales = quantize.group_quantize_tensor(weight, groupsize=_GROUP)
+            state |= {f"{name}.weight": _packed(codes), f"{name}.scales_and_zeros": scales}
+    layers = quantize.WeightOnlyInt4QuantHandler(transformer, _GROUP, _INNER_TILES)
+    quantized = layers.convert_for_runtime()
+    quantized.load_state_dict(state, assign=True)
+    return quantized
+
+
+def _packed(codes: torch.Tensor) -> torch.Tensor:
+    pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
+    packed: torch.Tensor = torch.ops.aten._convert_weight_to_int4pack(pairs, _INNER_TILES)
+    return packed
+
+
+def _matrix_bytes(transformer: Any) -> int:
+    """Bytes of all that a step reads entirely: no rows of the embedding, no cache."""
+    state = transformer.state_dict()
+    return sum(state[name].nbytes for name in state if not name.startswith("tok_embeddings."))
 
 
 def _unsupported(config: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""torchao's FP8 and INT8 weights under torch.compile."""
+"""torchao's FP8, INT8 and INT4 weights under torch.compile."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -11,13 +11,23 @@ from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.steps.compiled_step import build_compiled
 from decodescope.variants.steps.decode_step import DecodeStep
 
-TorchaoFormat = Literal["fp8_e4m3", "int8"]
+TorchaoFormat = Literal["fp8_e4m3", "int8", "int4"]
+_CONFIGS: dict[TorchaoFormat, tuple[str, dict[str, Any]]] = {
+    "fp8_e4m3": ("Float8WeightOnlyConfig", {}),
+    "int8": ("Int8WeightOnlyConfig", {}),
+    # The other packings need packages of kernels beside torchao.
+    "int4": (
+        "Int4WeightOnlyConfig",
+        {"group_size": 128, "int4_packing_format": "tile_packed_to_4d"},
+    ),
+}
 
 
 def build_torchao(
     format: TorchaoFormat, loaded: LoadedModel, workload: DecodeWorkload, device: str
 ) -> DecodeStep:
-    """`compiled` on modules whose linear layers hold weights in `format` with a scale a row.
+    """`compiled` on modules whose linear layers hold weights in `format` with a scale a row, of
+    INT4 a scale and a zero point for 128 columns, as PyTorch's own kernel multiplies them.
 
     The model's own modules keep their weights. Inductor multiplies with the stored weights only
     where it may search its kernels' tiles; otherwise it first writes every matrix to memory in bf16
@@ -29,12 +39,13 @@ def build_torchao(
         MissingRequirement: `device` is not "cuda".
     """
     from torch._inductor import config as inductor_settings
-    from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, quantize_  # type: ignore[import-not-found]
+    from torchao import quantization  # type: ignore[import-not-found]
 
     inductor_settings.coordinate_descent_tuning = True
     own = loaded.with_own_modules()
-    config = Float8WeightOnlyConfig if format == "fp8_e4m3" else Int8WeightOnlyConfig
-    quantize_(own.model, config(set_inductor_config=False))
+    name, options = _CONFIGS[format]
+    config = getattr(quantization, name)(**options, set_inductor_config=False)
+    quantization.quantize_(own.model, config)
     step = build_compiled(own, workload, device)
     step.weight_bytes_read = stored_bytes(own.model, workload.batch)
     return step
