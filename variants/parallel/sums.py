@@ -86,10 +86,15 @@ class RankSums:
 
 
 def rank_sums(
-    wanted: AllReduce | None, batch: int, hidden: int, device: torch.device, ranks: Ranks
+    wanted: AllReduce | None,
+    batch: int,
+    hidden: int,
+    device: torch.device,
+    ranks: Ranks,
+    norms: bool = False,
 ) -> RankSums:
-    """Memory for the sums of one step, in the way that is `wanted` (`VariantSpec.all_reduce`). All
-    ranks call it together.
+    """Memory for the sums of one step, in the way that is `wanted` (`VariantSpec.all_reduce`), also
+    for `norms` of Q and K over all ranks' heads. All ranks call it together.
 
     Raises:
         MissingRequirement: PyTorch's symmetric memory cannot be used here.
@@ -101,9 +106,9 @@ def rank_sums(
     if wanted is not None:
         return RankSums(ranks, partial)
     try:
-        sizes = batch * hidden, CHOICE_WORDS, norm_words(batch)
-        shared, choices, norms = shared_exchanges(sizes, device, ranks)
-        return RankSums(ranks, partial, "torch", shared, choices, norms)
+        sizes = batch * hidden, CHOICE_WORDS, *((norm_words(batch),) if norms else ())
+        shared, choices, *of_norms = shared_exchanges(sizes, device, ranks)
+        return RankSums(ranks, partial, "torch", shared, choices, next(iter(of_norms), None))
     except NotShared as error:
         message = f"{error}: torch.distributed adds up the sums of the ranks, not our kernel"
         found = (Finding("no_peer_access", message),) if device.type == "cuda" else ()

@@ -139,7 +139,14 @@ def step_plan(
         draws=None if workload.sampling is None else new_sampling_workspace(batch, device),
         sums=None
         if vocabulary.ranks.alone
-        else rank_sums(spec.all_reduce, batch, parts.hidden, device, vocabulary.ranks),
+        else rank_sums(
+            spec.all_reduce,
+            batch,
+            parts.hidden,
+            device,
+            vocabulary.ranks,
+            norms=any(layer.normed_over_ranks for layer in parts.layers),
+        ),
         vocabulary=vocabulary,
     )
 
