@@ -176,7 +176,11 @@ def test_the_app_from_the_first_window_to_another_model(vllm: RealVllm, tmp_path
     app = Terminal(["-m", "decodescope", "attach", vllm.url, *options], 160, 40)
     with closing(app.child):
         with Clients(vllm.port):
-            app.until(lambda: app.shows("8 running") and app.shows("t takes a window of 10 steps"))
+            # The server and its clients leave the app little of a small processor.
+            app.until(
+                lambda: app.shows("8 running") and app.shows("t takes a window of 10 steps"),
+                _PATIENCE_S,
+            )
             assert app.shows(f"vLLM 0.32.0 at {vllm.url}, serving tiny")
             for number in (1, 2):
                 answer = pressed(app, number)
