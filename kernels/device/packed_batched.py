@@ -144,7 +144,7 @@ def _scaled_sums(
     PAIRS: tl.constexpr = SCALES == "fp16" and BLOCK >= 2 * GROUP and BLOCK > PART
     UNIT: tl.constexpr = 2 * PART if PAIRS else PART
     sums = tl.zeros((rows.shape[0], x_rows.shape[0]), tl.float32)
-    # With stages of its own, the loop copies ahead what no tl.dot takes, too: the scales.
+    # A loop with stages of its own also copies ahead what no tl.dot takes: the scales.
     for start in tl.range(first, end, BLOCK, num_stages=num_stages):
         for unit in tl.static_range(BLOCK // UNIT):
             scales = _scale_words(group_scales, start + unit * UNIT, K, LAYOUT)

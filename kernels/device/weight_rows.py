@@ -53,7 +53,7 @@ def scale_and_bias(scale_ptr, bias_ptr, rows, mask):
 
 
 @triton.jit
-def group_scale_places(group_scale_ptr, rows, LAYOUT):
+def group_scale_places(group_scale_ptr, rows, LAYOUT: tl.constexpr):
     """Where the first words of `WeightMatrix.group_scales` of `rows` are, None if there are none.
     Rows past the end repeat the last one."""
     places = None

@@ -60,9 +60,9 @@ class WeightMatrix:
 
     `scale` is float32 [rows], None where every scale is 1; `bias` is [rows] in the model's dtype.
     With a `packing`, `data` is int32 [rows, packing.width], and what it holds is multiplied by
-    `scale`. `group_scales` int32 [words of scales, rows] are its float16 scales of groups once
-    more, those of neighbouring rows side by side, as products of several tokens read them: 32
-    bytes at once hold 8 rows' scales, in `data` those of 8 words of one row.
+    `scale`. `group_scales` int32 [words of scales, rows] repeats its scales of groups, transposed:
+    products of several tokens read a word of each row at a time, and memory is read in sectors of
+    32 bytes, which hold words of 8 rows here, and 8 words of one row in `data`.
 
     Raises:
         ValueError: a shape, layout, dtype or mix of devices that no kernel here reads.
