@@ -11,7 +11,7 @@ A row of a matrix is 32-bit words: its codes, eight a word, then its scales, pad
 Columns are padded to 32. Of 32 columns, word i of four has columns 8 p + 2 i and 8 p + 2 i + 1 as
 pair p, its codes 2 p and 2 p + 1. They are at the same place of its lower and its upper half: one
 mask takes a pair out as two float16. In this order, a thread's eight codes are those that the
-tensor cores want of it (`device/packed_batched.py`), with x as it is.
+tensor cores want of it (`device/packed_weights.py`), with x as it is.
 
 - int4: bits 4 p to 4 p + 3 of a half.
 - E2M1: of pairs 0 and 1, sign and magnitude are those of a float16 (bits 9 to 11 and 15) as they
@@ -41,7 +41,7 @@ _SCALE_BYTES: Mapping[Scales, int] = {"fp16": 2, "fp16_zero": 4, "e8m0": 1, "e4m
 _WORD_BYTES, _ALIGNED_WORDS = 4, 4
 E8M0_BIAS = 127
 LONG_GROUP = 64
-# Of E8M0: `device/packed_batched.py` makes larger weights infinite.
+# Of E8M0: `device/packed_weights.py` makes larger weights infinite.
 LARGEST_EXPONENT = 4
 # Of each pair in a half: which bits of a code, and by how much they are shifted.
 Fields = tuple[tuple[tuple[int, int], ...], ...]
@@ -74,7 +74,7 @@ class PackedFormat:
     @property
     def largest(self) -> float:
         """The largest weight: several tokens are multiplied by float16, of E8M0 with scales of 2^4
-        at most (`device/packed_batched.py`). Rounding to integers adds 7.5 % at most. Scales of
+        at most (`device/packed_weights.py`). Rounding to integers adds 7.5 % at most. Scales of
         rows multiply finished sums."""
         return inf if self.row_scaled else 6.0 * 2**LARGEST_EXPONENT if self.e2m1 else 6e4
 

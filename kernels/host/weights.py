@@ -103,6 +103,16 @@ class WeightMatrix:
                     f"{name} {list(vector.shape)} with strides {vector.stride()} on "
                     f"{vector.device}: must be contiguous [{self.rows}] on {self.data.device}"
                 )
+        if self.group_scales is not None and (
+            self.packing is None
+            or tuple(self.group_scales.shape)
+            != (self.packing.width - self.packing.words, self.rows)
+            or not self.group_scales.is_contiguous()
+        ):
+            raise ValueError(
+                f"group_scales {list(self.group_scales.shape)} of {self.format} weights "
+                f"{list(self.data.shape)}: must be those of `for_batches`"
+            )
 
     @property
     def rows(self) -> int:

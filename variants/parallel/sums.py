@@ -106,9 +106,9 @@ def rank_sums(
     if wanted is not None:
         return RankSums(ranks, partial)
     try:
-        sizes = batch * hidden, CHOICE_WORDS, *((norm_words(batch),) if norms else ())
-        shared, choices, *of_norms = shared_exchanges(sizes, device, ranks)
-        return RankSums(ranks, partial, "torch", shared, choices, next(iter(of_norms), None))
+        shared, choices = shared_exchanges((batch * hidden, CHOICE_WORDS), device, ranks)
+        squares = shared_exchanges((norm_words(batch),), device, ranks)[0] if norms else None
+        return RankSums(ranks, partial, "torch", shared, choices, squares)
     except NotShared as error:
         message = f"{error}: torch.distributed adds up the sums of the ranks, not our kernel"
         found = (Finding("no_peer_access", message),) if device.type == "cuda" else ()

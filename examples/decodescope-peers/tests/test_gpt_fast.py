@@ -186,10 +186,10 @@ def test_int4_codes_are_packed_as_pytorch_multiplies_them() -> None:
     codes = torch.randint(16, (64, 1024), generator=generator, dtype=torch.int32, device="cuda")
     scales = torch.rand(8, 64, 2, generator=generator, device="cuda").bfloat16()
     x = torch.randn(3, 1024, generator=generator, device="cuda").bfloat16()
-    found = torch.ops.aten._weight_int4pack_mm(x, gpt_fast._packed(codes), 128, scales)
+    products = torch.ops.aten._weight_int4pack_mm(x, gpt_fast._packed(codes), 128, scales)
     scale, middle = scales.double().transpose(0, 1).unbind(2)
     groups = codes.double().unflatten(1, (8, 128)) - 8
     weights = (groups * scale[..., None] + middle[..., None]).flatten(1)
     expected = x.double() @ weights.T
-    error = (found.double() - expected).norm() / expected.norm()
+    error = (products.double() - expected).norm() / expected.norm()
     assert error < 0.01

@@ -1,4 +1,4 @@
-"""What torchao is asked for; the bytes of its weights are those that are stored."""
+"""torchao is asked for each format by its own options, and bytes are those that it stores."""
 
 import sys
 from collections.abc import Callable

@@ -39,14 +39,14 @@ def test_gpt_fast_in_int4_needs_what_its_quantize_imports(
     assert missing is not None
     (tmp_path / "generate.py").write_text("")
     model = SimpleNamespace(origin=str(tmp_path / "model.py"))
-    found = {"model": model, "tiktoken": model, "sentencepiece": model}
-    monkeypatch.setattr(decodescope_peers, "find_spec", found.get)
+    specs = {"model": model, "tiktoken": model, "sentencepiece": model}
+    monkeypatch.setattr(decodescope_peers, "find_spec", specs.get)
     assert missing() is None
-    del found["sentencepiece"]
+    del specs["sentencepiece"]
     assert missing() == "needs sentencepiece: pip install sentencepiece"
-    del found["tiktoken"]
+    del specs["tiktoken"]
     assert missing() == "needs sentencepiece and tiktoken: pip install sentencepiece tiktoken"
-    del found["model"]
+    del specs["model"]
     assert (missing() or "").startswith("needs a checkout of")
 
 

@@ -72,9 +72,9 @@ def test_welch_decides_where_one_side_is_noisier() -> None:
     degrees = sum(parts) ** 2 / (parts[0] ** 2 / 29 + parts[1] ** 2 / 3)
     half = two_sided_t(0.95, int(degrees)) * math.sqrt(sum(parts))
     sides = SideSpread(parts[0], 30), SideSpread(parts[1], 4)
-    found = ratio_interval(noisy.mean() / quiet.mean(), *sides)
+    interval = ratio_interval(noisy.mean() / quiet.mean(), *sides)
     assert int(degrees) == 3
-    assert math.log(found.high / found.low) / 2 == pytest.approx(half, rel=0.03)
+    assert math.log(interval.high / interval.low) / 2 == pytest.approx(half, rel=0.03)
 
 
 @pytest.mark.parametrize("size", [3, 4, 5])
@@ -109,14 +109,14 @@ def test_intervals_contain_the_estimate_scale_and_invert(
 ) -> None:
     size = len(rates)
     others = data.draw(st.lists(st.floats(10.0, 1000.0), min_size=size, max_size=size))
-    found = _present(paired_ratio(rates, others))
-    assert found.low <= sum(others) / sum(rates) * (1 + 1e-12)
-    assert found.high >= sum(others) / sum(rates) * (1 - 1e-12)
+    interval = _present(paired_ratio(rates, others))
+    assert interval.low <= sum(others) / sum(rates) * (1 + 1e-12)
+    assert interval.high >= sum(others) / sum(rates) * (1 - 1e-12)
     scaled = _present(paired_ratio(rates, [rate * scale for rate in others]))
-    assert scaled.low == pytest.approx(found.low * scale)
+    assert scaled.low == pytest.approx(interval.low * scale)
     turned = _present(paired_ratio(others, rates))
-    assert turned.high == pytest.approx(1 / found.low)
-    assert paired_ratio(rates, others) == found
+    assert turned.high == pytest.approx(1 / interval.low)
+    assert paired_ratio(rates, others) == interval
 
 
 def test_rounds_without_noise_have_intervals_without_width() -> None:

@@ -1,6 +1,7 @@
 """Formats of 4 bits on the host: packing is a bijection, and rounding is to the nearest code."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -202,3 +203,5 @@ def test_products_of_several_tokens_read_scales_of_rows_side_by_side(
     for row, word in itertools.product(range(5), range(len(beside))):
         assert beside[word, row] == matrix.data[row, words + word]
     assert len(beside) == matrix.data.shape[1] - words
+    with pytest.raises(ValueError, match=r"group_scales \[\d+, 5\] of .*: must be those of"):
+        replace(matrix, data=matrix.data[:3])

@@ -9,8 +9,6 @@ from decodescope.kernels.host.activation import Activation
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 
-_TABLES = ("embedding", "table")
-
 
 @dataclass(frozen=True, slots=True)
 class DenseMlp:
@@ -175,13 +173,12 @@ class FusedModel:
 
 
 def blocks_for_batches(block: Any) -> Any:
-    """`block` with each matrix as products of several tokens read it. Tables are not multiplied."""
+    """`block` with each of its matrices `for_batches`, as products of several tokens read it."""
     if isinstance(block, WeightMatrix):
         return block.for_batches()
     if isinstance(block, tuple):
         return tuple(blocks_for_batches(each) for each in block)
     if not is_dataclass(block) or isinstance(block, type):
         return block
-    parts = {each.name: getattr(block, each.name) for each in fields(block)}
-    multiplied = {name: part for name, part in parts.items() if name not in _TABLES}
-    return replace(block, **{name: blocks_for_batches(part) for name, part in multiplied.items()})
+    parts = {each.name: blocks_for_batches(getattr(block, each.name)) for each in fields(block)}
+    return replace(block, **parts)
