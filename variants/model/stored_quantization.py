@@ -27,7 +27,6 @@ _FORMATS = (
 )
 _STRATEGIES = ("channel", "tensor")
 _MODELOPT_ALGORITHMS = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4")
-_MAX_SHOWN = 40
 _TYPES: dict[str, WeightFormat] = {"float": "fp8_e4m3", "int": "int8"}
 
 
@@ -42,8 +41,9 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
     reasons = dict.fromkeys(_reasons(fields, config.get("model_type")))
     if not reasons:
         return None
+    method = schemes.shown(fields["quant_method"])
     return (
-        f"a checkpoint quantized by {_short(fields['quant_method'])} with {', '.join(reasons)} "
+        f"a checkpoint quantized by {method} with {', '.join(reasons)} "
         "(only 8-bit weights with one scale for each output channel or matrix, and 4-bit ones)"
     )
 
@@ -125,14 +125,14 @@ def _reasons(fields: Mapping[str, Any], model_type: object) -> Iterator[str]:
         yield from _compressed_tensors_reasons(fields)
     elif method == "fp8":
         if (block := fields.get("weight_block_size")) is not None:
-            yield f"one scale for each block of {_short(block)}"
+            yield f"one scale for each block of {schemes.shown(block)}"
     elif method == "modelopt":
         algorithm = fields.get("quant_algo")
         if str(algorithm).upper() not in _MODELOPT_ALGORITHMS:
-            yield f"quant_algo {_short(algorithm)}"
+            yield f"quant_algo {schemes.shown(algorithm)}"
     elif method == "mxfp4":
         if model_type != "gpt_oss":
-            yield f"experts of a model of type {_short(model_type)}"
+            yield f"experts of a model of type {schemes.shown(model_type)}"
     elif method in schemes.METHODS:
         yield from schemes.packed_reasons(fields)
     elif method not in METHODS:
@@ -142,17 +142,17 @@ def _reasons(fields: Mapping[str, Any], model_type: object) -> Iterator[str]:
 def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[str]:
     for part in (fields, *config_groups(fields)):
         if (form := part.get("format")) is not None and form not in _FORMATS:
-            yield f"format {_short(form)}"
+            yield f"format {schemes.shown(form)}"
     for weights in weight_schemes(fields):
         if _has_4_bits(weights):
             yield from schemes.scheme_reasons(weights)
             continue
         if (bits := weights.get("num_bits", 8)) != 8:
-            yield f"{_short(bits)}-bit weights"
+            yield f"{schemes.shown(bits)}-bit weights"
         if (kind := _type(weights)) not in _TYPES:
             yield f"weights of type {kind}"
         inferred = "tensor" if weights.get("group_size") is None else "group"
-        if (strategy := _short(weights.get("strategy") or inferred)) not in _STRATEGIES:
+        if (strategy := schemes.shown(weights.get("strategy") or inferred)) not in _STRATEGIES:
             yield f"one scale for each {strategy}"
         if not weights.get("symmetric", True):
             yield "zero points"
@@ -167,9 +167,4 @@ def _has_4_bits(weights: Mapping[str, Any]) -> bool:
 
 
 def _type(weights: Mapping[str, Any]) -> str:
-    return _short(weights.get("type", "int"))
-
-
-def _short(value: object) -> str:
-    text = str(value).lower()
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return schemes.shown(weights.get("type", "int"))

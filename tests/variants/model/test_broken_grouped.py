@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError
@@ -328,6 +328,8 @@ _KEYS = (
     st.sampled_from([layout.config for layout in LAYOUTS.values()]),
     st.dictionaries(st.sampled_from(_KEYS), _JSON),
 )
+@example(LAYOUTS["compressed-tensors"].config, {"num_bits": "\n"})
+@example(LAYOUTS["GPTQ"].config, {"bits": "4\nx", "group_size": "\r\n"})
 def test_any_config_is_read_or_refused_in_one_line(config: Any, changed: Any) -> None:
     (group, *_) = config.get("config_groups", {"": {"weights": {}}}).values()
     groups = {"group_0": group | {"weights": group["weights"] | changed}}

@@ -25,6 +25,7 @@ _GPTQ_FORMATS: Mapping[str, Layout] = {"gptq": "gptq", "gptq_v2": "gptq_v2"}
 _NVFP4 = "NVFP4"
 # Any number of columns that is a multiple of those of every group.
 _MANY = 1 << 30
+_MAX_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,14 @@ def packed_reasons(fields: Fields) -> Iterator[str]:
     """Why 4-bit weights of GPTQ or AWQ are not loaded as they are."""
     bits = fields.get("bits", fields.get("w_bit", 4))
     if bits != 4 or not is_integer(bits):
-        yield f"{str(bits)[:40]}-bit weights in groups"
+        yield f"{shown(bits)}-bit weights in groups"
     if not is_integer(group := _group_field(fields)) or (group < 1 and group != -1):
-        yield f"group_size {str(group)[:40]}"
+        yield f"group_size {shown(group)}"
     form = _checkpoint_format(fields)
     if fields.get("quant_method") == "gptq" and form not in _GPTQ_FORMATS:
         yield f"checkpoint_format {form}"
     if fields.get("quant_method") == "awq":
-        if (version := str(fields.get("version", "gemm")).lower()[:40]) != "gemm":
+        if (version := shown(fields.get("version", "gemm"))) != "gemm":
             yield f"version {version}"
         if fields.get("zero_point", True) is not True:
             yield "no zero points"
@@ -87,12 +88,12 @@ def scheme_reasons(weights: Fields) -> Iterator[str]:
     """Why 4-bit weights of compressed-tensors are not loaded as they are."""
     kind = weights.get("type", "int")
     if kind == "float" and _float_layout(weights) is None:
-        yield f"E2M1 weights in groups of {str(weights.get('group_size'))[:40]}"
+        yield f"E2M1 weights in groups of {shown(weights.get('group_size'))}"
     if (strategy := weights.get("strategy")) is not None and strategy not in _STRATEGIES:
-        yield f"one scale for each {str(strategy)[:40]}"
+        yield f"one scale for each {shown(strategy)}"
     group = weights.get("group_size")
     if group is not None and (not is_integer(group) or (group < 1 and group != -1)):
-        yield f"group_size {str(group)[:40]}"
+        yield f"group_size {shown(group)}"
 
 
 def _scheme(weights: Fields) -> PackedScheme | None:
@@ -121,4 +122,10 @@ def _group(fields: Fields) -> int:
 
 
 def _checkpoint_format(fields: Fields) -> str:
-    return str(fields.get("checkpoint_format") or "gptq").lower()[:40]
+    return shown(fields.get("checkpoint_format") or "gptq")
+
+
+def shown(value: object) -> str:
+    """A value of config.json in a message: in one line and lower case, its first characters."""
+    text = " ".join(str(value).lower().split())
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
