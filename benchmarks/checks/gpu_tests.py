@@ -5,6 +5,7 @@ commit, on the same machine, goes on with the tests that are left. Each test cou
 first time.
 """
 
+import os
 import subprocess
 import sys
 
@@ -20,6 +21,8 @@ from decodescope.variants.machine.environment import environment
 RESULT = RESULTS / "gpu-tests.json"
 # Of pytest: all passed, some failed, none was left to run.
 _COMPLETE = (0, 1, 5)
+# torch.compile starts a process for each core otherwise, in each process of pytest and each rank.
+_VARIABLES = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 @click.command("gpu-tests", context_settings={"ignore_unknown_options": True})
@@ -37,7 +40,7 @@ def command(arguments: tuple[str, ...]) -> int:
         say(f"{len(before)} tests have run at this commit: going on with the others")
     pytest = ["pytest", "-p", "benchmarks.checks.kept_outcomes", "--kept-outcomes", str(file)]
     words = [sys.executable, "-m", *pytest, "-m", "gpu or any_device", *arguments]
-    code = subprocess.run(words, cwd=ROOT, check=False).returncode
+    code = subprocess.run(words, cwd=ROOT, env=_VARIABLES | os.environ, check=False).returncode
     tests = read_outcomes(file)
     ran = [outcome for outcome in tests.values() if outcome != "skipped"]
     if not ran or code not in _COMPLETE:
