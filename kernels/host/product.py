@@ -64,17 +64,19 @@ class Product(KernelOperation):
 
 
 class NormedProduct(Product):
-    """A product of RMSNorm(x), or of x where `norm` is None. Each output is one program's."""
+    """A product of RMSNorm(x), or of x where `norm` is None. Each output is one program's, unless
+    an operation adds up the splits of a batch."""
 
     __slots__ = ()
 
     norm: Norm | None
     tile: Tile
 
-    def checked_batch(self, weight: WeightMatrix) -> int:
+    def checked_batch(self, weight: WeightMatrix, splits_batch: bool = False) -> int:
         batch = super().checked_batch(weight)
         check_norm(self.norm, weight.columns, self.x.device)
-        check_unsplit(self.tile)
+        if batch == 1 or not splits_batch:
+            check_unsplit(self.tile)
         return batch
 
     def launched(
@@ -92,7 +94,7 @@ class NormedProduct(Product):
         g, eps = norm_arguments(self.norm, len(self.x), self.x_scale)
         return launch(
             kernels[len(self.x) > 1],
-            (programs,),
+            (programs, self.tile.splits),
             self.x,
             self.x_scale,
             g,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.tile import Tile, padded_tokens
+
 MAX_BATCH = 64
 NO_KEY = -(2**63)
 
@@ -33,6 +35,15 @@ class Workspace:
                 f"workspace of {self.partials.numel()} floats and {self.counters.numel()} "
                 f"counters: this launch needs {partials} and {counters}"
             )
+
+
+def split_sizes(blocks: int, tile: Tile, batch: int) -> tuple[int, int]:
+    """Floats and counters that the splits of so many blocks of `tile.rows` rows need: for each
+    split the sums of all rows and a batch's tokens, padded; none without splits."""
+    if tile.splits == 1:
+        return 0, 0
+    tokens = 1 if batch == 1 else padded_tokens(batch)
+    return tile.splits * blocks * tile.rows * tokens, blocks
 
 
 def new_workspace(partials: int, counters: int, device: torch.device | str) -> Workspace:

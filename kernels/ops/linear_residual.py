@@ -30,9 +30,9 @@ from decodescope.kernels.host.checks import check_apart, check_floats, check_res
 from decodescope.kernels.host.exchange import Exchange, sending
 from decodescope.kernels.host.operation import Launch, ResidualOperation, Tensors, launch
 from decodescope.kernels.host.product import Product, product_options
-from decodescope.kernels.host.tile import Tile, padded_tokens
+from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
-from decodescope.kernels.host.workspace import Workspace
+from decodescope.kernels.host.workspace import Workspace, split_sizes
 from decodescope.kernels.ops.linear import linear_reference
 
 
@@ -165,13 +165,8 @@ def _linear_residual_batched_kernel(
 
 
 def split_workspace(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, int]:
-    """Floats and counters of workspace that a launch with this tile needs: for each split the sums
-    of all rows, rounded up to the tile, and a batch's tokens, padded; none without splits."""
-    if tile.splits == 1:
-        return 0, 0
-    blocks = triton.cdiv(weight.rows, tile.rows)
-    tokens = 1 if batch == 1 else padded_tokens(batch)
-    return tile.splits * blocks * tile.rows * tokens, blocks
+    """Floats and counters of workspace that a launch with this tile needs (`split_sizes`)."""
+    return split_sizes(triton.cdiv(weight.rows, tile.rows), tile, batch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from decodescope.kernels.host.operation import Launch, Tensors, parameters
 from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.kernels.host.workspace import Workspace
+from decodescope.kernels.host.workspace import Workspace, split_sizes
 from decodescope.kernels.ops.linear import linear_reference
 from decodescope.kernels.ops.norm_qkv_rope_batched import _norm_qkv_rope_batched_kernel
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
@@ -218,6 +218,20 @@ def _norm_qkv_rope_kernel(
         )
 
 
+def qkv_workspace(
+    heads: int, normed_heads: int, head_dim: int, tile: Tile, batch: int
+) -> tuple[int, int]:
+    """Floats and counters of workspace for so many heads of Q, K and V: those of splits, then for
+    QK-norm a float for each row that it norms and each token, and a counter for each such head."""
+    blocks = heads * _programs_per_head(head_dim, tile)
+    floats, counters = split_sizes(blocks, tile, batch)
+    return floats + normed_heads * head_dim * batch, counters + normed_heads
+
+
+def _programs_per_head(head_dim: int, tile: Tile) -> int:
+    return -(-(head_dim // 2) // (tile.rows // 2))
+
+
 @dataclass(frozen=True, slots=True)
 class NormQkvRope(NormedProduct):
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
@@ -229,13 +243,13 @@ class NormQkvRope(NormedProduct):
     saturating); `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
     without those of V, V is Wk n, and without those of K too, only q is written. position int32 [1]
     on the device. `tile.rows` counts both rows of a pair. At a position outside the cache only q is
-    written, rotated as at the nearest position of the table. QK-norm needs a float of workspace for
-    each row that it norms and each token, and a counter for each of their heads.
+    written, rotated as at the nearest position of the table. `qkv_workspace` says what QK-norm and
+    splits need.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
-            positions than the cache; a tile of one row or of more than one split, or for a batch
-            below 16 x 16; too small a workspace; one norm for all heads of a batch.
+            positions than the cache; a tile of one row, of more than one split for one token, or
+            below 16 x 16 for a batch; too small a workspace; one norm for all heads of a batch.
     """
 
     x: torch.Tensor
@@ -261,18 +275,20 @@ class NormQkvRope(NormedProduct):
         normed_heads = min(heads + kv_heads, all_heads) if qk_norm else 0
         if qk_norm is not None and qk_norm.norms_v:
             normed_heads = all_heads
-        workspace.check(normed_heads * head_dim * batch, normed_heads, self.x.device)
+        programs = all_heads * _programs_per_head(head_dim, self.tile)
+        needed = qkv_workspace(all_heads, normed_heads, head_dim, self.tile, batch)
+        workspace.check(*needed, self.x.device)
         norms = (None, None) if qk_norm is None else (qk_norm.q_weight, qk_norm.k_weight)
         qk_eps = 0.0 if qk_norm is None else qk_norm.eps
         rotation = rope.cos, rope.sin, self.position
         # Only the kernel of one token has one norm for all heads.
         blocks = {"HEADS_BLOCK": triton.next_power_of_2(heads) if self._norms_together else 0}
         if batch > 1:
-            blocks = {}
+            blocks = {"SPLITS": self.tile.splits}
         outputs = self.q, self.k_cache, self.v_cache, *(self.scales or (None, None))
         return self.launched(
             (_norm_qkv_rope_kernel, _norm_qkv_rope_batched_kernel),
-            all_heads * triton.cdiv(head_dim // 2, self.tile.rows // 2),
+            programs,
             self.qkv,
             (*rotation, *norms, *outputs, workspace.partials, workspace.counters),
             (qk_eps, capacity, rope.positions),
@@ -290,7 +306,7 @@ class NormQkvRope(NormedProduct):
     def _check(self) -> int:
         """Check the fields as the class documents them; returns the batch."""
         q, k_cache, qkv, rope, device = self.q, self.k_cache, self.qkv, self.rope, self.x.device
-        batch = self.checked_batch(qkv)
+        batch = self.checked_batch(qkv, splits_batch=True)
         if q.dim() != 3 or k_cache.dim() != 4:
             raise ValueError(
                 f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] "

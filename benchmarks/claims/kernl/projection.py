@@ -35,7 +35,11 @@ from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
-from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, norm_qkv_rope_reference
+from decodescope.kernels.ops.norm_qkv_rope import (
+    NormQkvRope,
+    norm_qkv_rope_reference,
+    qkv_workspace,
+)
 
 PUBLISHED = 1.52
 THRICE = "PyTorch fp16 (norm thrice)"
@@ -151,6 +155,7 @@ def _chain(layer: Layer, one: Projections, kv_heads: int, tile: Tile) -> Sequenc
     before, x, norm = normed_first(one.x, one.norm)
     q = torch.empty_like(one.x).view(tokens, layer.heads, layer.head_dim)
     keys, values = (q.new_empty(tokens, kv_heads, POSITIONS, layer.head_dim) for _ in range(2))
+    needed = qkv_workspace(layer.heads + 2 * kv_heads, 0, layer.head_dim, tile, tokens)
     product = NormQkvRope(
         x,
         norm,
@@ -161,7 +166,7 @@ def _chain(layer: Layer, one: Projections, kv_heads: int, tile: Tile) -> Sequenc
         keys,
         values,
         tile,
-        new_workspace(1, 1, layer.device),
+        new_workspace(*needed, layer.device),
     )
     return [*before, product]
 

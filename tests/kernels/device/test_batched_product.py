@@ -59,6 +59,21 @@ PACKED = {
     for name, packed in PACKED_FORMATS.items()
     if name in ("int4", "int4_asym", "mxfp4", "nvfp4")
 }
+_QKV = ("x", "w", "q_norm", "k_norm", "q", "k", "v")
+QKV = {
+    "qkv": (
+        "decodescope.kernels.ops.norm_qkv_rope_batched",
+        "_norm_qkv_rope_batched_kernel",
+        dict.fromkeys((f"{name}_ptr" for name in _QKV), "*bf16")
+        | dict.fromkeys(("cos_ptr", "sin_ptr", "raw_ptr"), "*fp32")
+        | {"position_ptr": "*i32", "counter_ptr": "*i32", "eps": "fp32", "qk_eps": "fp32"}
+        | {"capacity": "i32", "table_rows": "i32"},
+        {"BATCH": 16, "HEADS": 4, "KV_HEADS": 2, "MATRIX_HEADS": 8, "NORMED_HEADS": 6}
+        | {"D": 128, "DISTANCE": 64, "SPLITS": 2, "HALF_BLOCK": 64, "WORDS": False}
+        | {"num_stages": 3},
+        [90],
+    ),
+}
 # 3 chunks of 32 columns, and 4 in the blocks; the first block is loaded ahead.
 INT4_SIZES = {"N": 4, "ROWS": 4, "K": 72, "LAYOUT": (16, "fp16", 32, 0), "AHEAD": 1}
 INT4 = {
@@ -90,7 +105,7 @@ def compiled() -> dict[str, str]:
             options={"num_stages": 3},
         )
         for operation, (module, kernel, types, constants, capabilities) in (
-            KERNELS | INT4 | PACKED
+            KERNELS | INT4 | PACKED | QKV
         ).items()
         for capability in capabilities
     }
@@ -129,6 +144,13 @@ def test_codes_become_operands_in_the_registers_they_arrive_in(
     lines = [line for line in compiled[f"{name} {capability}"].splitlines() if weights in line]
     assert any(f"{weights}, #ttg.dot_op" in line for line in lines)
     assert not [line for line in lines if "convert_layout" in line or "local_alloc" in line]
+
+
+def test_splits_and_heads_have_a_last_program_each(compiled: dict[str, str]) -> None:
+    """Branches of Q/K/V that the interpreter takes with values of any type."""
+    code = compiled["qkv 90"]
+    assert "tt.get_program_id y" in code
+    assert code.count("tt.atomic_rmw add, acq_rel") == 2
 
 
 @pytest.mark.parametrize("name", ["int4", "int4_asym"])

@@ -91,7 +91,7 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
     angles = make.random(capacity, head_dim // 2, dtype=torch.float32)
     rope = RopeTable(angles.cos(), angles.sin())
     head_norm = QkNorm(make.norm(head_dim).weight, make.norm(head_dim).weight, 1e-6)
-    workspace = make.workspace(4 * hidden * 16, 64)
+    workspace = make.workspace(8 * hidden * 16, 64)
     wide, split = Tile(64, 128, 4, 4), Tile(32, 128, 4, 6, splits=4)
 
     def decode(pdl: bool) -> list[torch.Tensor]:
@@ -115,7 +115,7 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
                     q,
                     k_cache,
                     v_cache,
-                    Tile(32, 128, 4, 6),
+                    split,
                     workspace,
                     head_norm if qk else None,
                 ).launch(pdl)

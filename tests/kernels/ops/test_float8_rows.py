@@ -11,7 +11,7 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.workspace import new_workspace
 from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.kernels.ops.kv_write import KvWrite, kv_write_reference
-from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
+from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, qkv_workspace
 from decodescope.kernels.ops.rope import RopeTable
 from tests.helpers.kernel_inputs import at, random
 
@@ -96,6 +96,7 @@ def projection(
     rows = heads + 2 * kv_heads
     angles = make.random(capacity, head_dim // 2, dtype=torch.float32) * 3
     shape = (batch, kv_heads, capacity, head_dim)
+    tile = Tile(16, 32, splits=2 if batch == 3 else 1)
     return NormQkvRope(
         make.random(batch, 70),
         make.norm(70) if batch == 1 else None,
@@ -105,8 +106,8 @@ def projection(
         make.poisoned(batch, heads, head_dim),
         untouched(*shape, stored=stored, device=make.device),
         untouched(*shape, stored=stored, device=make.device),
-        Tile(16, 32),
-        make.workspace(5 * head_dim * batch, 5),
+        tile,
+        make.workspace(*qkv_workspace(7, 5, head_dim, tile, batch)),
         make.qk_norm(head_dim) if qk else None,
         powers_of_two(batch, kv_heads, make.device) if stored == E4M3 else None,
     )

@@ -11,7 +11,11 @@ from transformers.models.llama.modeling_llama import (
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import QkNorm, WeightMatrix
-from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, norm_qkv_rope_reference
+from decodescope.kernels.ops.norm_qkv_rope import (
+    NormQkvRope,
+    norm_qkv_rope_reference,
+    qkv_workspace,
+)
 from decodescope.kernels.ops.rope import RopeTable
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -32,6 +36,10 @@ class Shape:
     def rows(self) -> int:
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
+    def workspace(self, normed_heads: int) -> tuple[int, int]:
+        heads = self.heads + 2 * self.kv_heads
+        return qkv_workspace(heads, normed_heads, self.head_dim, self.tile, self.batch)
+
 
 # Tiles that divide a head, that do not, and that are larger than one.
 SHAPES = [
@@ -40,15 +48,16 @@ SHAPES = [
     Shape(77, 5, 1, 96, 3, Tile(128, 128)),
     Shape(300, 1, 1, 42, 2, Tile(32, 128, num_stages=2)),
     Shape(100, 2, 2, 32, 3, Tile(128, 32, num_stages=4)),
-    Shape(64, 3, 1, 32, 3, Tile(32, 64), batch=2),
-    Shape(77, 2, 1, 20, 5, Tile(16, 64), batch=3),
+    # The last split has no column.
+    Shape(64, 3, 1, 32, 3, Tile(32, 16, splits=3), batch=2),
+    Shape(77, 2, 1, 20, 5, Tile(16, 16, splits=2), batch=3),
     Shape(40, 2, 2, 10, 3, Tile(16, 64), batch=8),
-    Shape(51, 3, 1, 42, 3, Tile(32, 32), batch=16),
+    Shape(51, 3, 1, 42, 3, Tile(32, 32, splits=2), batch=16),
     Shape(51, 2, 1, 42, 3, Tile(32, 64), batch=17),
     Shape(40, 1, 1, 32, 3, Tile(16, 64), batch=64),
     Shape(50, 2, 1, 40, 3, Tile(16, 64), distance=15),
     Shape(40, 1, 1, 34, 3, Tile(16, 64), distance=1),
-    Shape(50, 1, 1, 40, 3, Tile(32, 64), batch=3, distance=13),
+    Shape(50, 1, 1, 40, 3, Tile(32, 16, splits=3), batch=3, distance=13),
     Shape(40, 2, 1, 34, 3, Tile(16, 64), batch=2, distance=1),
 ]
 
@@ -68,8 +77,7 @@ class Case:
         angles = make.random(shape.capacity, shape.head_dim // 2, dtype=torch.float32) * 3
         self.rope = RopeTable(1.2 * angles.cos(), 1.2 * angles.sin(), shape.distance)
         self.qk_norm = make.qk_norm(shape.head_dim) if qk else None
-        heads = shape.heads + shape.kv_heads
-        self.workspace = make.workspace(heads * shape.head_dim * shape.batch, heads)
+        self.workspace = make.workspace(*shape.workspace(shape.heads + shape.kv_heads))
 
     def run(self) -> list[torch.Tensor]:
         """q, K cache and V cache, each between NaN that must stay."""
@@ -150,8 +158,7 @@ def test_v_has_a_norm_without_a_weight_and_may_be_k(
     if not rows_of_v:
         rows = shape.rows - shape.kv_heads * shape.head_dim
         case.qkv = make.weight(rows, shape.hidden, scaled=True, biased=True)
-    heads = shape.heads + 2 * shape.kv_heads
-    case.workspace = make.workspace(heads * shape.head_dim * shape.batch, heads)
+    case.workspace = make.workspace(*shape.workspace(shape.heads + 2 * shape.kv_heads))
     case.assert_right(assert_close)
     assert_repeats(case)
     assert_reset(case.workspace)
@@ -187,7 +194,7 @@ def test_without_rows_of_k_only_q_is_written(
 @pytest.mark.parametrize(
     "shape",
     [
-        Shape(64, 2, 1, 80, 3, Tile(64, 32), batch=5),
+        Shape(64, 2, 1, 80, 3, Tile(64, 32, splits=2), batch=5),
         Shape(51, 1, 1, 42, 3, Tile(32, 64), batch=17),
         Shape(48, 1, 1, 32, 3, Tile(64, 64), batch=64),
     ],
@@ -315,6 +322,9 @@ def test_agrees_with_transformers_in_fp32(qk: bool, inputs) -> None:
         (Tile(8, 16), 400, 9, "at least 16 x 16"),
         (Tile(16, 16), 3 * 20 * 3 - 1, 9, "needs 180 and 3"),
         (Tile(16, 16), 3 * 20 * 3, 2, "needs 180 and 3"),
+        # Two splits of four heads in two blocks each.
+        (Tile(16, 16, splits=2), 2 * 8 * 16 * 16 + 179, 11, "needs 4276 and 11"),
+        (Tile(16, 16, splits=2), 2 * 8 * 16 * 16 + 180, 10, "needs 4276 and 11"),
     ],
 )
 def test_a_batch_refuses(tile: Tile, partials: int, counters: int, complaint: str, inputs) -> None:

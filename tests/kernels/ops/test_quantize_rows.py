@@ -15,7 +15,7 @@ from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import LinearResidual, split_workspace
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.norm_head import NormHead
-from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
+from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, qkv_workspace
 from decodescope.kernels.ops.quantize_rows import QuantizeRows, quantize_rows_reference
 from decodescope.kernels.ops.rms_norm import MAX_FEATURES
 from decodescope.kernels.ops.rope import RopeTable
@@ -247,6 +247,7 @@ def test_qkv(batch: int, inputs) -> None:
     angles = make.random(capacity, size // 2)
     q = make.poisoned(batch, heads, size)
     caches = [make.poisoned(batch, kv_heads, capacity, size) for _ in "kv"]
+    tile = Tile(16, 32, splits=1 if batch == 1 else 2)
     operation = NormQkvRope(
         x,
         None,
@@ -255,8 +256,8 @@ def test_qkv(batch: int, inputs) -> None:
         make.position(3),
         q,
         *caches,
-        Tile(16, 64),
-        make.workspace(0, 0),
+        tile,
+        make.workspace(*qkv_workspace(heads + 2 * kv_heads, 0, size, tile, batch)),
         x_scale=scale,
     )
     operation.launch()

@@ -10,6 +10,7 @@ from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.weights import FP8_X, INTEGER_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
+from decodescope.kernels.ops.norm_qkv_rope import qkv_workspace
 from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampling_workspace
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.parallel.sums import RankSums, rank_sums
@@ -219,7 +220,7 @@ def step_workspace(
         if layer is not None:
             splits, heads = tiles[name].splits, parts.heads + 2 * layer.kv_heads
             needs += [
-                (batch * heads * layer.head_dim, heads),
+                qkv_workspace(heads, heads, layer.head_dim, tiles["qkv"], batch),
                 (
                     workspace_floats(batch, parts.heads, layer.head_dim, splits),
                     workspace_counters(batch, parts.heads, splits),

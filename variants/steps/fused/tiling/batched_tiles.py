@@ -41,6 +41,21 @@ _CHOICES: tuple[Factors, ...] = (
     {"columns": 0.5},
 )
 
+# Rows, columns, warps, stages and splits of Q/K/V: two to four programs for each multiprocessor in
+# a model of 8B, that fit on it at once.
+_SPLIT_QKV = (
+    (64, 256, 4, 4, 4),
+    (64, 128, 4, 3, 4),
+    (64, 256, 4, 3, 4),
+    (64, 128, 4, 4, 2),
+    (64, 128, 4, 4, 4),
+    (64, 256, 4, 4, 2),
+    (128, 256, 8, 4, 4),
+    (128, 256, 8, 3, 8),
+    (128, 128, 8, 4, 8),
+    (64, 128, 4, 4, 8),
+)
+
 
 class BatchedTiles(TileKind):
     def default(self, multiprocessors: int) -> Tile:
@@ -60,7 +75,7 @@ class BatchedTiles(TileKind):
             columns = self._columns(rows)
             # Each split of this many steps still fills the pipeline.
             deep = shape.columns // (columns * _STAGES)
-            most = min(self.max_splits, max(1, deep))
+            most = min(self.max_splits, max(1, deep)) if self._splits_unmeasured else 1
             if rows <= least or shape.rows // rows * most * shape.matrices >= enough:
                 break
             rows //= 2
@@ -79,7 +94,10 @@ class BatchedTiles(TileKind):
         return tile
 
     def around(self, start: Tile) -> Iterator[Tile]:
-        return self.scaled(start, _CHOICES)
+        if self.operation == "qkv":
+            tiles = (Tile(*sizes) for sizes in _SPLIT_QKV)
+            yield from (tile for tile in tiles if tile.blocks(self.shape.columns) > 1)
+        yield from self.scaled(start, _CHOICES)
 
     def fits(self, tile: Tile) -> bool:
         return (
@@ -105,12 +123,17 @@ class BatchedTiles(TileKind):
         pairs = self.operation in _NORMED and shapes.activation_bytes == 2
         return shapes.fp8_x or (pairs and self.element_bytes == 1 and not shapes.int8)
 
+    @property
+    def _splits_unmeasured(self) -> bool:
+        """Whether the default splits. Splits of Q/K/V have to win first (`_SPLIT_QKV`)."""
+        return self.may_split and self.operation != "qkv"
+
     def _columns(self, rows: int) -> int:
         """256 bytes of activations; for few tokens and unsplit rows, 16 KiB of narrow weights."""
         activation_bytes = self.shapes.activation_bytes
         columns = _ROW_BYTES // activation_bytes
         narrow = self.element_bytes < activation_bytes == 2
-        if narrow and padded_tokens(self.shapes.batch) <= 32 and not self.may_split:
+        if narrow and padded_tokens(self.shapes.batch) <= 32 and not self._splits_unmeasured:
             columns = min(_BLOCK_BYTES // rows, _MAX_COLUMNS)
         return min(columns, max(MIN_DOT, self.all_columns))
 

@@ -32,6 +32,7 @@ TiledOperation = Literal[
 # The tile of each operation of a step that has one; all layers share it.
 StepTiles = Mapping[TiledOperation, Tile]
 OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
+_NORMED: tuple[TiledOperation, ...] = ("qkv", "router")
 _FUSED = VariantSpec("fused")
 
 
@@ -124,7 +125,7 @@ class StepShapes:
 
     def may_split(self, operation: TiledOperation) -> bool:
         """Whether programs may share an output of `operation`."""
-        return DECLARATIONS[operation].splits and (operation != "router" or self.batch > 1)
+        return DECLARATIONS[operation].splits and (self.batch > 1 or operation not in _NORMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class TileDeclaration:
     `thread_bytes` and `program_bytes` are what its default tile reads at batch 1, of elements of 2
     bytes: what won on an H200 at the shapes of Llama 3.2 1B, and of Qwen3-30B-A3B for experts.
     `least_rows` are the fewest at batch 1. One that `splits` may share an output between programs;
-    the router only of a batch, since the kernel of one token applies the norm.
+    qkv and the router only of a batch, since the kernel of one token applies the norm.
     """
 
     shape: Callable[[StepShapes], Shape]
@@ -172,7 +173,7 @@ def _used_experts(sizes: StepShapes) -> int:
 
 _KB = 1024
 DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
-    "qkv": TileDeclaration(_qkv, 32 * _KB, least_rows=2),
+    "qkv": TileDeclaration(_qkv, 32 * _KB, least_rows=2, splits=True),
     "attention": TileDeclaration(
         lambda sizes: _attention(sizes.kv_heads, sizes.head_dim, sizes), splits=True
     ),

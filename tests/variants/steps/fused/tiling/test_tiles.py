@@ -49,8 +49,8 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
     splitting = "o", "down", "shared_down", "input_projection"
-    routes_batch = operation == "router" and shapes.batch > 1
-    assert tile.splits == 1 or routes_batch or operation in splitting
+    splits_batch = operation in ("qkv", "router") and shapes.batch > 1
+    assert tile.splits == 1 or splits_batch or operation in splitting
     if shapes.batch > 1:
         assert tile.rows >= 16
         assert tile.columns >= 16
