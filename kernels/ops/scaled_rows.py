@@ -38,7 +38,8 @@ class ScaledRows(KernelOperation):
         check_tensor("scale", self.scale, (rows,), torch.float32, device)
         check_apart("out", self.out, x)
         check_apart("scale", self.scale, x)
-        block = triton.next_power_of_2(features)
+        # `rms_norm_pairs.py` converts four numbers at once.
+        block = max(4, triton.next_power_of_2(features))
         g, eps = norm_arguments(norm)
         operands = x, g, self.out, self.scale, features, eps
         return launch(kernel, (rows,), *operands, BLOCK=block, PDL=pdl, num_warps=row_warps(block))

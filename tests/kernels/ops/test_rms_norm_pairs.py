@@ -9,11 +9,13 @@ import torch
 from decodescope.kernels.host.packed import sums_of_pairs
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import PAIR_X, Norm, WeightMatrix
+from decodescope.kernels.ops import scaled_rows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import LinearResidual, split_workspace
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.rms_norm import MAX_FEATURES, rms_norm_reference
 from decodescope.kernels.ops.rms_norm_pairs import RmsNormPairs
+from tests.helpers.gpu_code import Asked, gpu_code
 from tests.helpers.refusals import refuses
 
 E4M3 = torch.float8_e4m3fn
@@ -52,6 +54,21 @@ def test_pairs_are_off_by_their_bound_at_most(shape, dtype, inputs) -> None:
     error = (sums_of_pairs(operation.out) - numbers).abs()
     # And the rounding of float32.
     assert (error <= (2.0**-8 * numbers.abs()).clamp(min=2.0**-14) + 1e-6 * numbers.abs()).all()
+
+
+def test_a_row_of_one_number_compiles(device: str, monkeypatch) -> None:
+    """PTX converts four numbers at once, which the interpreter does not."""
+    given = {}
+    monkeypatch.setattr(scaled_rows, "launch", lambda *operands, **options: given.update(options))
+    x = torch.ones(2, 1, device=device)
+    RmsNormPairs(x, ones(1, device), x.new_empty(2, 1, dtype=PAIR_X), x.new_empty(2)).launch()
+    types = {"x_ptr": "*bf16", "g_ptr": "*bf16", "out_ptr": "*u16", "scale_ptr": "*fp32"}
+    types |= {"features": "i32", "eps": "fp32"}
+    constants = {"BLOCK": given["BLOCK"], "PDL": True}
+    asked = Asked(
+        "decodescope.kernels.ops.rms_norm_pairs", "_rms_norm_pairs_kernel", types, constants
+    )
+    assert "cvt.rn.satfinite.e4m3x2" in gpu_code("ttgir", {"pairs": asked})["pairs"]
 
 
 def test_each_part_is_the_nearest_e4m3(device: str) -> None:
