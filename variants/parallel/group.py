@@ -131,11 +131,7 @@ class Group:
     def leave(self) -> None:
         self.watch.leave()
         if dist.is_initialized():
-            # NCCL's communicator is destroyed only when no CUDA graph has its kernels.
-            if "torch._dynamo" in sys.modules:
-                torch.compiler.reset()
-            gc.collect()
-            dist.destroy_process_group()
+            end_collectives()
 
     def _connected(self, opens: bool) -> TCPStore:
         host, port = self._place.address
@@ -193,6 +189,15 @@ def group_of_this_process(meet_s: float = MEET_S, silent_s: float = SILENT_S) ->
         group.watch.end_for(error)
         raise
     group.leave()
+
+
+def end_collectives() -> None:
+    """Destroy torch.distributed's default group. NCCL waits there for CUDA graphs that have its
+    kernels, so compiled code and unreachable objects let go of theirs before."""
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+    gc.collect()
+    dist.destroy_process_group()
 
 
 def require_size(config: WorkerConfig, size: int) -> None:

@@ -1,7 +1,6 @@
 """Work of ranks that are processes on the first GPU, or each on one of its own; imported by the
 processes that are started."""
 
-import gc
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +13,7 @@ from torch import multiprocessing
 
 from decodescope.kernels.ops.all_reduce_residual import AllReduceResidual
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.group import end_collectives
 from decodescope.variants.parallel.ranks import Ranks
 from decodescope.variants.parallel.shard import shard_model
 from decodescope.variants.parallel.shared_slots import meet, shared_exchanges
@@ -46,8 +46,7 @@ def _run(
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     torch.save(work(ranks, *arguments), Path(folder) / f"{rank}")
     meet(ranks)
-    gc.collect()
-    dist.destroy_process_group()
+    end_collectives()
 
 
 def sums(ranks: Ranks, launches: int) -> tuple[int, int, bool]:

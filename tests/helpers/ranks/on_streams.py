@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 
 from decodescope.kernels.host.exchange import MARK, SLOTS, Exchange, new_exchange, new_slots
-from tests.helpers.exchanges import PATIENCE_NS
+from decodescope.variants.parallel.shared_slots import WAITING_NS
 
 
 class StreamRank(Protocol):
@@ -29,12 +29,31 @@ def two_exchanges(words: int) -> list[Exchange]:
     for source, target in (slots, reversed(slots)):
         target.copy_(source)
     peers = [one.data_ptr() for one in slots]
-    return [new_exchange(rank, one, peers, PATIENCE_NS) for rank, one in enumerate(slots)]
+    return [new_exchange(rank, one, peers, WAITING_NS) for rank, one in enumerate(slots)]
 
 
 def synchronize(exchanges: Sequence[Exchange]) -> None:
     for exchange in exchanges:
         torch.cuda.synchronize(exchange.slots.device)
+
+
+def _replay_alone(ranks: Sequence[StreamRank], graphs: Sequence[torch.cuda.CUDAGraph]) -> None:
+    """Replay each graph once without the other, and undo what it did. At its first launch CUDA
+    uploads a graph, which may wait for kernels that run: a rank's kernels then wait in vain."""
+    exchanges = [rank.exchange for rank in ranks]
+    state = [tensor for rank in ranks for tensor in (rank.launches, rank.wrong)]
+    for exchange in exchanges:
+        state += [exchange.slots, exchange.turns, exchange.missing, exchange.patience_ns]
+    before = [tensor.clone() for tensor in state]
+    for exchange in exchanges:
+        exchange.patience_ns.zero_()
+    for rank, graph in zip(ranks, graphs, strict=True):
+        with torch.cuda.stream(rank.stream):
+            graph.replay()
+        synchronize(exchanges)
+    for tensor, value in zip(state, before, strict=True):
+        tensor.copy_(value)
+    synchronize(exchanges)
 
 
 def assert_replays_agree(ranks: Sequence[StreamRank], launches: int, in_graph: int) -> None:
@@ -46,6 +65,7 @@ def assert_replays_agree(ranks: Sequence[StreamRank], launches: int, in_graph: i
         with torch.cuda.stream(rank.stream), torch.cuda.graph(graphs[-1], stream=rank.stream):
             for index in range(in_graph):
                 rank.launch(late=index % 3 == rank.exchange.rank)
+    _replay_alone(ranks, graphs)
     for _ in range(launches // in_graph):
         for rank, graph in zip(ranks, graphs, strict=True):
             with torch.cuda.stream(rank.stream):
