@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.helpers import preloaded
+from tests.helpers import gpu_memory, preloaded
 from tests.helpers.foreign.traces import missing_traces_line, trace_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -126,6 +126,12 @@ def pytest_unconfigure() -> None:
 def device() -> str:
     """Where models and kernels run: the GPU, or the CPU with kernels in Triton's interpreter."""
     return "cuda" if _has_cuda() else "cpu"
+
+
+@pytest.fixture(autouse=True)
+def _gpu_memory_goes_back() -> Iterator[None]:
+    yield
+    gpu_memory.give_back()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ first time.
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import rich_click as click
 import torch
@@ -38,8 +39,7 @@ def command(arguments: tuple[str, ...]) -> int:
     before = begin(file, machine | {"gpus": gpus})
     if before:
         say(f"{len(before)} tests have run at this commit: going on with the others")
-    pytest = ["pytest", "-p", "benchmarks.checks.kept_outcomes", "--kept-outcomes", str(file)]
-    words = [sys.executable, "-m", *pytest, "-m", "gpu or any_device", *arguments]
+    words = [sys.executable, "-m", "pytest", *pytest_options(file), *arguments]
     code = subprocess.run(words, cwd=ROOT, env=_VARIABLES | os.environ, check=False).returncode
     tests = read_outcomes(file)
     ran = [outcome for outcome in tests.values() if outcome != "skipped"]
@@ -56,3 +56,12 @@ def command(arguments: tuple[str, ...]) -> int:
     file.unlink()
     say(f"recorded in {RESULT.relative_to(ROOT)}")
     return int("failed" in ran)
+
+
+def pytest_options(file: Path) -> list[str]:
+    """The options for the tests of a GPU, whose outcomes `file` keeps.
+
+    A path that is a word of its own counts as a place of tests, and pytest configures itself from
+    the folder that it is in."""
+    plugin = ["-p", "benchmarks.checks.kept_outcomes", f"--kept-outcomes={file}"]
+    return [*plugin, "-m", "gpu or any_device"]

@@ -77,14 +77,27 @@ class _Keeper:
         self._file = file
         self._phases: dict[str, list[str]] = {}
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be imported counts as a test that failed."""
+        if report.failed:
+            _say_failure(report, "collection")
+            self._keep(report.nodeid, report.outcome)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         phases = self._phases.setdefault(report.nodeid, [])
         phases.append(report.outcome)
         if report.failed:
-            message = getattr(report.longrepr, "reprcrash", None) or str(report.longrepr)
-            first = str(getattr(message, "message", message)).partition("\n")[0]
-            sys.stderr.write(f"\nFAILED {report.nodeid} ({report.when}): {first[:200]}\n")
+            _say_failure(report, report.when)
         # Of a process that crashed, pytest-xdist reports neither setup nor teardown.
         if report.when in ("teardown", "???"):
-            with self._file.open("a") as kept:
-                kept.write(_line(report.nodeid, worst(self._phases.pop(report.nodeid))))
+            self._keep(report.nodeid, worst(self._phases.pop(report.nodeid)))
+
+    def _keep(self, test: str, outcome: str) -> None:
+        with self._file.open("a") as kept:
+            kept.write(_line(test, outcome))
+
+
+def _say_failure(report: pytest.CollectReport | pytest.TestReport, when: str | None) -> None:
+    message = getattr(report.longrepr, "reprcrash", None) or str(report.longrepr)
+    first = str(getattr(message, "message", message)).partition("\n")[0]
+    sys.stderr.write(f"\nFAILED {report.nodeid} ({when}): {first[:200]}\n")

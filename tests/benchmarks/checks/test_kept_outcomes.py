@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.checks import gpu_tests
 from benchmarks.checks.kept_outcomes import begin, read_outcomes
 
 TESTS = """
@@ -25,9 +26,11 @@ def test_comes_later(): pass
 MACHINE = {"commit": "abc", "gpus": 2}
 
 
-def run(folder: Path, repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "test_them.py").write_text(TESTS)
-    plugin = ("-p", "benchmarks.checks.kept_outcomes", "--kept-outcomes", str(folder / "kept"))
+def run(
+    folder: Path, repository: Path, *arguments: str, tests: str = TESTS
+) -> subprocess.CompletedProcess[str]:
+    (folder / "test_them.py").write_text(tests)
+    plugin = gpu_tests.pytest_options(folder / "kept")[:3]
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder))
     return subprocess.run(
         [sys.executable, *words, *plugin, *arguments, str(folder)],
@@ -55,6 +58,22 @@ def test_an_interrupted_run_goes_on_with_the_tests_that_are_left(
     assert begin(kept, MACHINE) == expected
     assert run(tmp_path, repository, "-k", "not interrupted", "-n", "2").returncode == 0
     assert read_outcomes(kept) == expected | {"test_them.py::test_comes_later": "passed"}
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "2"]])
+def test_a_file_that_cannot_be_imported_has_failed(
+    processes: list[str], tmp_path: Path, repository: Path
+) -> None:
+    begin(tmp_path / "kept", MACHINE)
+    done = run(tmp_path, repository, *processes, tests="import no_such_module")
+    assert done.stderr.count("FAILED test_them.py (collection): ") == 1
+    assert read_outcomes(tmp_path / "kept") == {"test_them.py": "failed"}
+
+
+def test_pytest_takes_no_option_for_a_place_of_tests(tmp_path: Path) -> None:
+    """It would configure itself from there."""
+    (tmp_path / "kept").write_text("")
+    assert not any(Path(word).exists() for word in gpu_tests.pytest_options(tmp_path / "kept"))
 
 
 @pytest.mark.parametrize(

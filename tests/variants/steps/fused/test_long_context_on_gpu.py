@@ -1,5 +1,7 @@
 """The fused step deep in a long cache, where sums are long and offsets large."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -7,13 +9,19 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.eager_step import EagerStep
-from tests.helpers import families
+from tests.helpers import families, gpu_memory
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 CAPACITY = 32_768
 STEPS = 6
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    with gpu_memory.alone():
+        yield
 
 
 def load_attentive(family: str) -> LoadedModel:
