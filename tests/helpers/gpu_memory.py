@@ -2,6 +2,7 @@
 
 import fcntl
 import gc
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ def give_back() -> None:
 @contextmanager
 def alone() -> Iterator[None]:
     """A test that needs half of a GPU's memory, while no other process runs one."""
-    with Path(tempfile.gettempdir(), "decodescope-large-gpu-test").open("w") as file:
+    name = f"decodescope-large-gpu-test-{os.getuid()}"
+    with Path(tempfile.gettempdir(), name).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
         give_back()
