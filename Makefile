@@ -53,7 +53,7 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(PY) -m mypy
 	$(dir $(PY))lint-imports
 
-test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the run in benchmarks/results
+test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU, side by side; records the run in benchmarks/results
 	$(PY) -m benchmarks gpu-tests $(ARGS)
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements

@@ -1,8 +1,8 @@
 """Runs the tests marked `gpu` or `any_device`; records them in benchmarks/results/gpu-tests.json.
 
-Further arguments go to pytest. An interrupted run records nothing; the same command at the same
-commit, on the same machine, goes on with the tests that are left. Each test counts as it ended the
-first time.
+Arguments go to pytest; without any, processes side by side share the GPUs. An interrupted run
+records nothing; the same command at the same commit, on the same machine, goes on with the tests
+that are left. Each test counts as it ended the first time.
 """
 
 import os
@@ -22,6 +22,8 @@ from decodescope.variants.machine.environment import environment
 RESULT = RESULTS / "gpu-tests.json"
 # Of pytest: all passed, some failed, none was left to run.
 _COMPLETE = (0, 1, 5)
+# Each holds some GB of its memory.
+_PROCESSES_OF_A_GPU = 16
 # torch.compile starts a process for each core otherwise, in each process of pytest and each rank.
 _VARIABLES = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
@@ -39,7 +41,7 @@ def command(arguments: tuple[str, ...]) -> int:
     before = begin(file, machine | {"gpus": gpus})
     if before:
         say(f"{len(before)} tests have run at this commit: going on with the others")
-    words = [sys.executable, "-m", "pytest", *pytest_options(file), *arguments]
+    words = [sys.executable, "-m", "pytest", *pytest_options(file), *(arguments or shared(gpus))]
     code = subprocess.run(words, cwd=ROOT, env=_VARIABLES | os.environ, check=False).returncode
     tests = read_outcomes(file)
     ran = [outcome for outcome in tests.values() if outcome != "skipped"]
@@ -65,3 +67,9 @@ def pytest_options(file: Path) -> list[str]:
     the folder that it is in."""
     plugin = ["-p", "benchmarks.checks.kept_outcomes", f"--kept-outcomes={file}"]
     return [*plugin, "-m", "gpu or any_device"]
+
+
+def shared(gpus: int) -> list[str]:
+    """The options for processes side by side, which compile most of the time."""
+    processes = min(os.cpu_count() or 1, _PROCESSES_OF_A_GPU * gpus)
+    return ["-n", str(processes), "--dist", "worksteal"]
