@@ -22,7 +22,7 @@ from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
 
-_FILE_CELLS = 28
+_LONG_CELLS = 28
 STALE_AFTER_S = 3.0
 _WARNINGS = ("interpreted", "random weights", "device: cpu")
 
@@ -40,8 +40,8 @@ _BADGE_TONES: dict[str, BadgeTone] = {
 
 @dataclass(frozen=True, slots=True)
 class TitleData:
-    """`badges` are filled labels, each with its tone. `facts` are in order of importance; the last
-    ones are dropped if they do not fit."""
+    """`badges` are filled labels, each with its tone. `facts` are in order of importance; if they
+    do not fit, long ones after the first are cut, and then the last ones dropped."""
 
     badges: tuple[tuple[str, BadgeTone], ...]
     facts: tuple[str, ...]
@@ -90,11 +90,13 @@ class TitlePanel(Panel[TitleData]):
         for text, tone in data.badges:
             shown = shorten(text, max(width - end.cells - 4, 4))
             end.add(" ", inks.text).add(f" {shown} ", inks.chip(getattr(inks, tone)))
-        row, room = Row().add(" ", inks.text), width - end.cells
-        if sum(cell_len(fact) + 3 for fact in data.facts) + 13 <= room or not data.facts:
+        row, room, facts = Row().add(" ", inks.text), width - end.cells, data.facts
+        if not _fit(facts, room):
+            facts = (*facts[:1], *(shorten(fact, _LONG_CELLS) for fact in facts[1:]))
+        if _fit(facts, room) or not facts:
             row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)
         separator = ""
-        for fact in data.facts:
+        for fact in facts:
             if not separator:
                 fact = shorten(fact, max(room - row.cells, 1))
             if row.cells + len(separator) + cell_len(fact) > room:
@@ -107,6 +109,11 @@ class TitlePanel(Panel[TitleData]):
         return Sheet([row])
 
 
+def _fit(facts: tuple[str, ...], room: int) -> bool:
+    """Whether they fit behind the program's name."""
+    return sum(cell_len(fact) + 3 for fact in facts) + 13 <= room
+
+
 def _target_badge(attached: Attached, now: float) -> tuple[str, BadgeTone]:
     if silence := attached.silence(now):
         return silence, "bad"
@@ -117,7 +124,7 @@ def _run_facts(view: View) -> tuple[str, ...]:
     if view.attached is not None:
         return tuple(filter(None, (view.attached.target.name, view.variant)))
     about, file = view.about, view.variant if view.kind == "trace" else view.source_name
-    file_facts = [shorten(file, _FILE_CELLS)] if file else []
+    file_facts = [file] if file else []
     if about is None:
         return tuple(file_facts)
     facts = [about.model.removesuffix("@random")]
