@@ -7,9 +7,20 @@ from typing import Any, cast
 import torch
 
 from benchmarks.harness.errors import relative_error
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.kernels.host.weights import NarrowFormat, Norm, QkNorm, WeightMatrix, narrow_matrix
+from decodescope.kernels.host.packed import in_column_order, sums_of_pairs
+from decodescope.kernels.host.packing import CHUNK
+from decodescope.kernels.host.weights import (
+    INTEGER_X,
+    PAIR_X,
+    NarrowFormat,
+    Norm,
+    QkNorm,
+    WeightMatrix,
+    narrow_matrix,
+)
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.spec import VariantSpec
@@ -20,6 +31,8 @@ from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 SEED = 0
 _FUSED = VariantSpec("fused")
 
+# Both bytes of a pair are NaN in E4M3.
+_POISON = {INTEGER_X: -(2**15), PAIR_X: 0x7F7F}
 # Norms and biases are random too: with 1 and 0, a kernel that leaves them out would pass.
 _NORM_STD = 0.2
 _BIAS_STD = 0.3
@@ -63,7 +76,16 @@ class Operands:
         return replace(operation, **drawn)  # type: ignore[type-var]
 
     def tensor(self, like: torch.Tensor, position: int) -> torch.Tensor:
-        """Normal numbers; ids of the vocabulary for int64, and `position` for int32."""
+        """Normal numbers; ids of the vocabulary for int64, `position` for int32, and codes for the
+        activations that `rms_norm_integers.py` and `rms_norm_pairs.py` give."""
+        if like.dtype == INTEGER_X:
+            # Of each chunk, the upper bytes and then the lower ones: small numbers.
+            planes = torch.zeros(len(like), like.shape[1] // CHUNK, 2, CHUNK, device=self.device)
+            planes[:, :, 1].normal_(generator=self._generator)
+            return planes.to(torch.int8).flatten(1).view(INTEGER_X)
+        if like.dtype == PAIR_X:
+            twice = self._normal(torch.empty(len(like), 2 * like.shape[1], device="meta"))
+            return twice.to(torch.float8_e4m3fn).view(PAIR_X)
         if like.dtype == torch.int32:
             return self.position(position)
         if like.dtype == torch.int64:
@@ -87,12 +109,24 @@ class Operands:
         format = cast(NarrowFormat, like.format)
         return narrow_matrix(values, format, like.scale is not None, bias)
 
+    def experts(self, like: Experts) -> Experts:
+        """Experts of the same sizes and formats."""
+        return replace(
+            like,
+            router=self.matrix(like.router),
+            gate_up=self.matrix(like.gate_up),
+            down=self.matrix(like.down),
+            correction=None if like.correction is None else self._normal(like.correction),
+        )
+
     def _drawn(self, value: object, position: int) -> object:
         match value:
             case torch.Tensor():
                 return self.tensor(value, position)
             case WeightMatrix():
                 return self.matrix(value)
+            case Experts():
+                return self.experts(value)
             case Norm():
                 return Norm(self._norm_weight(value.weight), value.eps)
             case QkNorm():
@@ -121,11 +155,19 @@ class Operands:
 
 
 def operation_error(operation: KernelOperation, position: int, pdl: bool) -> float:
-    """The largest relative error of what one launch writes; its outputs are NaN before it."""
+    """The largest relative error of what one launch writes; its outputs are NaN before it, or the
+    least integer."""
     expected = operation.reference(position)
     outputs = operation.outputs(position)
     for out in outputs:
-        out.fill_(float("nan"))
+        out.fill_(_POISON.get(out.dtype, float("nan")))
     operation.launch(pdl)
-    results = (*outputs, *operation.updated)
+    results = map(_numbers, (*outputs, *operation.updated))
     return max(relative_error(*pair) for pair in zip(results, expected, strict=True))
+
+
+def _numbers(result: torch.Tensor) -> torch.Tensor:
+    """The numbers that the codes of activations stand for."""
+    if result.dtype == INTEGER_X:
+        return in_column_order(result)
+    return sums_of_pairs(result) if result.dtype == PAIR_X else result

@@ -37,7 +37,7 @@ from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, interpreter_tiles
 from tests.helpers.fake_clock import FakeClock
-from tests.helpers.families import FAMILIES
+from tests.helpers.families import FAMILIES, MIXTURES
 
 FUSED = VariantSpec("fused")
 CONTEXT = 11
@@ -46,7 +46,7 @@ TOLERANCES = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 
 def meta_parts(family: str, dtype: torch.dtype, spec: VariantSpec = FUSED) -> FusedModel:
     with torch.device("meta"):
-        config = AutoConfig.for_model(**FAMILIES[family])
+        config = AutoConfig.for_model(**(FAMILIES | MIXTURES)[family])
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     if (quantization := quantization_of(spec)) is not None:
         quantize_model(family, model, quantization)
@@ -77,6 +77,12 @@ def operands_of(
         ("mistral", torch.float16, 3, "fused+kv_fp8_e5m2"),
         ("qwen3", torch.float16, 1, "fused+w8a8"),
         ("llama-biased", torch.float32, 3, "fused+w8a8+head16"),
+        ("qwen3", torch.bfloat16, 3, "fused+fp8_e4m3"),
+        ("qwen3", torch.bfloat16, 1, "fused+int4"),
+        ("qwen3", torch.float32, 3, "fused+int4"),
+        ("qwen3-moe", torch.float32, 1, "fused"),
+        ("qwen3-moe", torch.float32, 3, "fused+mxfp4"),
+        ("gpt-oss", torch.float32, 1, "fused"),
     ],
 )
 def test_every_kernel_agrees_with_its_reference_on_every_copy(
