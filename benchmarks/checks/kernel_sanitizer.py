@@ -13,113 +13,26 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import rich_click as click
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks.gemm.gemm_contenders import tuned_gemms
-from benchmarks.gemm.gemm_operands import GemmOperands
+from benchmarks.checks.sanitized_launches import PARTS, launch_part
 from benchmarks.harness.processes import require_cuda
 from benchmarks.harness.records import RESULTS, ROOT, write_record
-from benchmarks.kernels.kernel_cases import kernel_cases
-from benchmarks.kernels.operands import Operands
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.options import FILE
-from decodescope.kernels.device.overlap import can_overlap
-from decodescope.variants.model.quantized_weights import quantization_of
-from decodescope.variants.model.quantizing import quantize_model
-from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.blocks import FusedModel
-from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation, step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
-from decodescope.variants.steps.fused.tiling.tiles import default_tiles
 
 TOOLS = ("memcheck", "racecheck")
 DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")
 COMMAND = "benchmarks kernel-sanitizer"
-BATCHES = (1, 33)
-CONTEXT = 301
-PAST_THE_END = 10_000
 # Room that a process is given: its context, small tensors and the sanitizer's records.
 PROCESS_BYTES = 2 << 30
-
-_SMALL: dict[str, Any] = {
-    "vocab_size": 1009,
-    "hidden_size": 330,
-    "intermediate_size": 523,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 80,
-    "max_position_embeddings": 1024,
-}
-_BIASED = _SMALL | {
-    "model_type": "llama",
-    "hidden_size": 333,
-    "num_attention_heads": 3,
-    "num_key_value_heads": 1,
-    "attention_bias": True,
-    "mlp_bias": True,
-}
-# Rows of whole words, which narrow weights are loaded as in tiles of 64 rows.
-_WORDS = _SMALL | {"model_type": "qwen2", "hidden_size": 336, "intermediate_size": 528}
-_QK_NORMED = _SMALL | {"model_type": "qwen3", "head_dim": 48}
-_WINDOWED = _SMALL | {"model_type": "mistral", "sliding_window": 77}
-
-_MIXTURE = _SMALL | {
-    "model_type": "qwen3_moe",
-    "num_experts": 7,
-    "num_experts_per_tok": 3,
-    "moe_intermediate_size": 37,
-}
-_CAPPED = _SMALL | {"model_type": "gemma2", "sliding_window": 77}
-_PARALLEL = _SMALL | {
-    "model_type": "cohere2",
-    "sliding_window": 77,
-    "layer_types": ["sliding_attention"],
-}
-
-# Not every pair: each one compiles all kernels.
-MODELS = (
-    (_BIASED, torch.float32, "fused"),
-    (_BIASED, torch.bfloat16, "fused"),
-    (_QK_NORMED, torch.float16, "fused"),
-    (_QK_NORMED, torch.bfloat16, "fused"),
-    (_WINDOWED, torch.bfloat16, "fused"),
-    (_BIASED, torch.bfloat16, "fused+fp8_e4m3+kv_fp8_e4m3"),
-    (_QK_NORMED, torch.float16, "fused+int8+embedding8"),
-    (_WORDS, torch.bfloat16, "fused+int8"),
-    (_WORDS, torch.bfloat16, "fused+w8a8"),
-    (_BIASED, torch.bfloat16, "fused+w8a8+head16"),
-    (_WINDOWED, torch.bfloat16, "fused+fp8_e5m2_cast+head16+kv_fp8_e5m2"),
-    (_BIASED, torch.bfloat16, "fused+int4_asym"),
-    (_WORDS, torch.bfloat16, "fused+mxfp4"),
-    (_QK_NORMED, torch.float16, "fused+nvfp4+head16"),
-    (_MIXTURE, torch.bfloat16, "fused"),
-    (_MIXTURE, torch.bfloat16, "fused+fp8_e4m3"),
-    (_CAPPED, torch.bfloat16, "fused"),
-    (_PARALLEL, torch.bfloat16, "fused"),
-)
-
-# Each runs in a process of its own: one for each model, and one for the GEMMs of `gemm`.
-PARTS = range(len(MODELS) + 1)
-
-
-class PastTheEnd(Operands):
-    """Operands of a step that is replayed after the caches are full."""
-
-    def position(self, value: int) -> torch.Tensor:
-        """A position that no cache, table or token buffer has."""
-        return super().position(PAST_THE_END)
 
 
 class Ran(NamedTuple):
@@ -128,70 +41,6 @@ class Ran(NamedTuple):
     launches: int | None
     errors: int | None
     exit_code: int
-
-
-def meta_parts(fields: dict[str, Any], dtype: torch.dtype, spec: VariantSpec) -> FusedModel:
-    """The shapes of a model with this configuration, stored as `spec` says."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields), dtype=dtype)
-    if (quantization := quantization_of(spec)) is not None:
-        quantize_model("a model", model, quantization)
-    return fused_model(model)
-
-
-def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[StepTiles]:
-    """The default tiles, and tiles whose programs share outputs."""
-    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    shapes = step_shapes(parts, batch, CONTEXT + 1, spec)
-    tiles = default_tiles(shapes, multiprocessors)
-    yield tiles
-    splits: dict[TiledOperation, int] = {"attention": 3, "o": 2, "down": 3}
-    splitting = {
-        name: replace(tile, splits=splits.get(name, tile.splits)) for name, tile in tiles.items()
-    }
-    yield splitting
-    if batch > 1 and parts.hidden % 16 == 0:
-        for name in shapes.operations:
-            if name == "attention":
-                continue
-            wide = replace(splitting[name], rows=64, columns=64)
-            splitting = {**splitting, name: wide}
-        yield splitting
-
-
-def launch_part(part: int) -> int:
-    """Launch the kernels of one of `PARTS` in every way; returns the number of launches."""
-    overlaps = can_overlap(torch.device("cuda"))
-    if part == len(MODELS):
-        return launch_gemms(overlaps)
-    fields, dtype, variant = MODELS[part]
-    spec = VariantSpec.parse(variant)
-    parts = meta_parts(fields, dtype, spec)
-    launches = 0
-    for batch in BATCHES:
-        for tiles, kind in product(tiles_to_try(parts, batch, spec), (Operands, PastTheEnd)):
-            operands = kind(parts, batch, CONTEXT, tiles, "cuda", spec)
-            for case in kernel_cases(operands):
-                copy = case.copies(1)[0]
-                for pdl in (False, True) if overlaps else (False,):
-                    copy.launch(pdl)
-                    launches += 1
-            torch.cuda.synchronize()
-    return launches
-
-
-def launch_gemms(overlaps: bool) -> int:
-    """Launch the GEMMs of `gemm`, with rows of whole 16 bytes and of others."""
-    gpu, launches = this_target_gpu(), 0
-    for columns, tokens in product((333, 336), (3, 33)):
-        operands = GemmOperands(101, columns, tokens, 1, "cuda")
-        for tuned in tuned_gemms(operands, tokens, gpu, None):
-            ways = (False, True) if overlaps and tuned.overlaps else (False,)
-            for candidate, pdl in product((tuned.candidates[0], tuned.candidates[-1]), ways):
-                tuned.operations(candidate)[0].launch(pdl)
-                launches += 1
-        torch.cuda.synchronize()
-    return launches
 
 
 def run_part(under: tuple[str, ...], part: int) -> Ran:

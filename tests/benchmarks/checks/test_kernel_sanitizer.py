@@ -1,12 +1,45 @@
 """What compute-sanitizer prints becomes counts, and a part that did not finish is never a zero."""
 
 import sys
+from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
-from benchmarks.checks import kernel_sanitizer
+from benchmarks.checks import kernel_sanitizer, sanitized_launches
 from benchmarks.checks.kernel_sanitizer import Ran, error_count, outcome, run_part
+from decodescope.kernels import ops
+from decodescope.kernels.host.operation import KernelOperation
+
+
+def kernels_of_operations() -> set[str]:
+    """The names of all kernels with an operation."""
+    for module in iter_modules(ops.__path__, f"{ops.__name__}."):
+        import_module(module.name)
+    found, left = set(), [KernelOperation]
+    while left:
+        operation = left.pop()
+        left += (below := operation.__subclasses__())
+        if not (below or isabstract(operation)) and operation.__module__.startswith(ops.__name__):
+            found.add(operation.kernel.fget(object.__new__(operation)))  # type: ignore[attr-defined]
+    return found
+
+
+def test_every_kernel_is_launched() -> None:
+    launched = {one.kernel for one in sanitized_launches.other_operations("cpu")}
+    for part in range(len(sanitized_launches.MODELS)):
+        launched |= {one.use.kernel for one in sanitized_launches.model_cases(part, "cpu", 132)}
+    assert kernels_of_operations() - launched == set()
+
+
+def test_operations_of_a_rank_wait_for_nothing(device: str) -> None:
+    for operation in sanitized_launches.other_operations(device):
+        if (exchange := operation.arguments.get("exchange")) is not None:
+            operation.launch()
+            operation.launch()
+            assert exchange.missing.item() == 0
 
 
 @pytest.mark.parametrize(
