@@ -35,7 +35,7 @@ def program_pairs(w_ptr, first, HALF: tl.constexpr, K: tl.constexpr, ROWS: tl.co
         pair = tl.minimum(pair, HALF - 1 - first)
     second = lane % 2
     rows = first + pair + second * HALF
-    if HALF * K >= 2**31:
+    if (HALF + ROWS // 2) * K >= 2**31:
         second = second.to(tl.int64)
     return w_ptr + first.to(tl.int64) * K, pair + second * HALF, rows
 

@@ -199,8 +199,9 @@ def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:
     """Whether a batched product loads its weights as words of four elements.
 
     It does where the tensor cores take a tile of narrow weights from registers (wgmma: 64 rows and
-    four warps, compute capability 9.0). Older ones take it in a layout that words do not have, so
-    that Triton passes the converted elements through shared memory again.
+    four warps, compute capability 9.0), and on 10.0. Others, 12.0 among them, take it in a layout
+    that words do not have, so that Triton passes the converted elements through shared memory
+    again.
     """
     return (
         weight.data.dtype in _IN_WORDS
@@ -208,5 +209,5 @@ def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:
         and weight.columns % 16 == 0
         and tile.rows >= 64
         and tile.num_warps >= 4
-        and (not x.is_cuda or torch.cuda.get_device_capability(x.device) >= (9, 0))
+        and (not x.is_cuda or torch.cuda.get_device_capability(x.device)[0] in (9, 10))
     )

@@ -17,6 +17,8 @@ from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
+from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from tests.helpers.fused_steps import fused, ids_of
 from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed, with_one_layer
 from tests.variants.model.quantized_checkpoints import WEIGHTS
@@ -91,6 +93,17 @@ def test_benches_measure_the_formats_of_the_files(name: str, tmp_path: Path) -> 
             assert one.data.is_meta
             assert one.data.shape == other.data.shape
             assert (one.packing, one.scale is None) == (other.packing, other.scale is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [("AWQ", "int4_asym in groups of 32"), ("NVFP4 of ModelOpt", "nvfp4")],
+)
+def test_tiles_are_those_of_its_format(name: str, format: str, tmp_path: Path) -> None:
+    save_packed(tmp_path, LAYOUTS[name])
+    parts = fused_model(load(tmp_path, "cpu").model)
+    key = tile_key("down", step_shapes(parts, 3, 64))
+    assert (key.element_bytes, key.packed) == (0, format)
 
 
 def test_its_own_format_changes_nothing(device: str, tmp_path: Path) -> None:

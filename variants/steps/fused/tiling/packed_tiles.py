@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 from decodescope.kernels.host.packing import CHUNK
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
 from decodescope.variants.steps.fused.tiling.tile_kind import (
     MAX_WARPS,
@@ -91,6 +91,11 @@ class PackedBatchTiles(BatchedTiles):
         # Without tensor cores, the converted weights are in shared memory as well.
         converted = 4 * tile.rows * tile.columns if self.shapes.activation_bytes == 4 else 0
         return converted + super().shared_bytes(tile)
+
+    def converted_bytes(self, tile: Tile) -> int:
+        # All stages but one, the block in float16, and the scales of its groups.
+        words = tile.rows // 2 + padded_tokens(self.shapes.batch) * self.shapes.activation_bytes
+        return ((tile.num_stages - 1) * words + 2 * tile.rows) * tile.columns + 2048
 
 
 def _with_blocks_ahead(tile: Tile, columns: int, held: int) -> Tile:

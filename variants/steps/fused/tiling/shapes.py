@@ -221,6 +221,8 @@ def step_shapes(
     """
     activation_bytes = model.dtype.itemsize
     matrices = [matrix for layer in model.layers for matrix in layer.matrices]
+    # Of a checkpoint as well, whose format the variant does not name.
+    packed = filter(None, map(_packed_format, (*matrices, model.head)))
     dense, experts = model.dense, next(iter(model.mixtures), None)
     first, other = model.layers[0], model.other_heads
     return StepShapes(
@@ -243,7 +245,7 @@ def step_shapes(
         expert_intermediate=experts.intermediate if experts else 0,
         shared_intermediate=model.shared.width if model.shared else 0,
         packed_experts=_packed_format(experts.down) if experts else "",
-        packed=spec.weight_format or "" if spec.packed else "",
+        packed=next(packed, ""),
         other_kv_heads=other.kv_heads if other else 0,
         other_head_dim=other.head_dim if other else 0,
         input_width=model.layer_inputs.width if model.layer_inputs else 0,

@@ -6,6 +6,8 @@ import decodescope
 from decodescope.analyzer.machine.provenance import package_version
 from decodescope.variants.machine.environment import driver_version
 
+_REGISTERS_SHARED_BYTES = 200 * 1024
+
 
 class TargetGpu(Struct, frozen=True):
     """One kind of GPU with its present software.
@@ -20,6 +22,12 @@ class TargetGpu(Struct, frozen=True):
     driver: str | None
     triton: str | None
     decodescope: str
+
+    @property
+    def multiplies_from_registers(self) -> bool:
+        """Whether tensor cores take converted weights from registers: of the compute capabilities
+        9.0 and 10.0, which have 227 KiB of shared memory for a program, and others 163 at most."""
+        return self.shared_bytes >= _REGISTERS_SHARED_BYTES
 
 
 def this_target_gpu() -> TargetGpu:

@@ -56,6 +56,11 @@ class TileKind(ABC):
         """Upper bound of one program's shared memory: what Triton 3.6 was seen to use, rounded
         up."""
 
+    def converted_bytes(self, tile: Tile) -> int:
+        """The same where converted weights pass through shared memory
+        (`TargetGpu.multiplies_from_registers`), if that takes more."""
+        return 0
+
     def limits(self, tile: Tile) -> tuple[Tile, ...]:
         """The tile with each limit of registers that is worth measuring."""
         return (tile,)

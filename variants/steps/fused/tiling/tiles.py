@@ -1,7 +1,8 @@
 """The default tiles of a step, those that are worth measuring, and whether a tile fits a GPU.
 
-The defaults are what was measured at batch 1 on one H200, and reasoning elsewhere. They need no GPU
-and always give tiles that run. `tuner` finds better ones, and `tile_table` keeps them.
+The defaults are what was measured at batch 1 on one H200, and reasoning elsewhere. They need no
+GPU; where one does not fit, the first candidate that does takes its place. `tuner` finds better
+ones, and `tile_table` keeps them.
 """
 
 from decodescope.analyzer.errors import MissingRequirement
@@ -61,7 +62,7 @@ def tile_candidates(
     tiles = dict.fromkeys((start, *kind.around(start)))
     fitting = [tile for tile in tiles if tile_fits(tile, operation, shapes, gpu)]
     if not fitting:
-        least = min(kind.shared_bytes(tile) for tile in tiles)
+        least = min(_shared_bytes(kind, tile, gpu) for tile in tiles)
         raise MissingRequirement(
             f"no tile for {operation} fits: {gpu.name} has {gpu.shared_bytes} bytes of shared "
             f"memory for a program, and the smallest tile needs {least}"
@@ -72,8 +73,12 @@ def tile_candidates(
 def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
     kind = kind_of(operation, shapes)
-    fits = kind.fits(tile)
-    return fits and kind.shared_bytes(tile) <= gpu.shared_bytes
+    return kind.fits(tile) and _shared_bytes(kind, tile, gpu) <= gpu.shared_bytes
+
+
+def _shared_bytes(kind: TileKind, tile: Tile, gpu: TargetGpu) -> int:
+    converted = 0 if gpu.multiplies_from_registers else kind.converted_bytes(tile)
+    return max(converted, kind.shared_bytes(tile))
 
 
 def kind_of(operation: TiledOperation, shapes: StepShapes) -> TileKind:
