@@ -1,6 +1,7 @@
 """The address of a server, from the URL that a user gives."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -74,6 +75,12 @@ def parse_address(text: str) -> Address:
 
 
 def _no_url(text: str) -> InputError:
-    # The part before an "@" may be a password.
-    shown = plain_line(text.rpartition("@")[2])[:_MAX_SHOWN]
-    return InputError(f"{shown}: is no URL of a server; give one as http://127.0.0.1:8000")
+    return InputError(
+        f"{shown_address(text)}: is no URL of a server; give one as http://127.0.0.1:8000"
+    )
+
+
+def shown_address(text: str) -> str:
+    """`text`, meant as an address, without what may be a secret: the part before an "@", and what
+    follows a "?" or "#"."""
+    return plain_line(re.split("[?#]", text)[0].rpartition("@")[2])[:_MAX_SHOWN]

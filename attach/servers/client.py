@@ -26,6 +26,8 @@ MAX_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10
 _MAX_REDIRECTS = 3
 _MAX_SHOWN = 120
+# What OpenSSL says of an answer that is no record of TLS.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +139,22 @@ class ServerClient:
         with connection.getresponse() as response:
             redirects = 300 <= response.status < 400
             location = response.getheader("Location") if redirects else None
-            return Answer(url, response.status, _body(response, url), location)
+            body = _body(response, url)
+        if self.token is not None:
+            # What is shown, recorded or read of an answer is read from here.
+            body = self.token.taken_from(body)
+            location = location and self.token.taken_from(location.encode()).decode()
+        return Answer(url, response.status, body, location)
 
     def _same_server(self, url: str, moved: str) -> str:
         """The path to which `moved` redirects a request for `url`."""
-        target = urljoin(url, moved)
         try:
+            target = urljoin(url, moved)
             there = parse_address(target)
             is_here = replace(there, path=self.address.path) == self.address
-        except InputError:
-            is_here = False
-        new_path = urlsplit(target).path if is_here else ""
+            new_path = urlsplit(target).path if is_here else ""
+        except (InputError, ValueError):
+            new_path = ""
         if not new_path.startswith(f"{self.address.path}/"):
             shown = plain_line(moved.rpartition("@")[2])[:_MAX_SHOWN]
             raise InputError(f"{url}: redirects to {shown}; give the URL of the server itself")
@@ -186,8 +193,13 @@ def _as_ours(error: Exception, url: str, limit_s: float) -> InputError | Missing
                 "host name that the certificate is for, or name the file of its authority in "
                 "SSL_CERT_FILE"
             )
-        case ssl.SSLError():
+        case ssl.SSLError() if error.reason in _NO_TLS:
             failure = "the server does not speak TLS; give it as http://"
+        case ssl.SSLError():
+            failure = (
+                f"TLS fails ({plain_line(error.reason or 'no reason')}); the server may want a "
+                "certificate of the client, or another version of TLS"
+            )
         case ConnectionError() | http.client.IncompleteRead():
             failure = (
                 "the server closed the connection before it had answered; see whether it still runs"

@@ -14,6 +14,9 @@ Samples = Mapping[str, list[tuple[Labels, float]]]
 
 # A metric that each rank of one replica reports counts once.
 _RANK_LABELS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank", "pid"})
+_MAX_LINE = 16 << 10
+# No server counts so far; sums and rates of such values are finite.
+_MOST = 1e15
 _PROMETHEUS_LINE = re.compile(
     rb"^(?:# (?:HELP|TYPE) \S+ |[a-zA-Z_:][\w:]*(?:\{[^\n]*\})? [-+]?[0-9NI])", re.MULTILINE
 )
@@ -106,15 +109,19 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
     lines = text.decode(errors="replace").splitlines()
     if engine != "unknown":  # most lines of a server are other metrics
         lines = [line for line in lines if line.startswith(prefix)]
+    no_metrics = InputError(f"{url}: the metrics are no Prometheus text; check the URL")
+    # A line takes the parser a time that grows with the square of its length.
+    if any(len(line) > _MAX_LINE for line in lines):
+        raise no_metrics
     found: dict[str, list[tuple[Labels, float]]] = {}
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
                 name = sample.name.rpartition(prefix)[2]
-                if math.isfinite(sample.value) and sample.value >= 0:
+                if 0 <= sample.value < _MOST:
                     found.setdefault(name, []).append((sample.labels, sample.value))
     except (ValueError, IndexError, KeyError, RecursionError):
-        raise InputError(f"{url}: the metrics are no Prometheus text; check the URL") from None
+        raise no_metrics from None
     return found
 
 

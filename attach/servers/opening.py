@@ -6,7 +6,12 @@ from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.analyzer.errors import (
+    DecodescopeError,
+    InputError,
+    MissingRequirement,
+    known_error,
+)
 from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import Door
 from decodescope.attach.servers.address import parse_address
@@ -59,9 +64,9 @@ def open_servers(
                     "whether it still works"
                 )
             server = recognised.result()
-        except DecodescopeError as error:
-            server = EngineServer("unknown", None, None, None, None, problem=str(error))
-            problems.append(error)
+        except Exception as error:
+            problems.append(known_error(error))
+            server = EngineServer("unknown", None, None, None, None, problem=str(problems[-1]))
         doors.append(ServerDoor(client, server, folder))
     names = [door.name for door in doors]
     for name in names:

@@ -28,7 +28,7 @@ from decodescope.attach.servers.windows import (
 # `close` ends a window within this time.
 _TICK_S = 0.1
 # The steps of a window whose length in steps is not known from the metrics.
-_DEFAULT_STEPS = 20
+_DEFAULT_STEPS, _MAX_STEPS = 20, 1000
 _COST = (
     "a window slows decoding while it lasts (24 to 44 % of a PyTorch loop on an H200, more with "
     "Python stacks), and by 8 to 21 % afterwards until the server restarts"
@@ -273,4 +273,5 @@ def _steps_in(duration_s: float, measured: ServerFigures) -> int:
     """The decode steps in `duration_s`: each gives every running request a token."""
     if not measured.running or not measured.generated_per_s:
         return _DEFAULT_STEPS
-    return max(1, round(duration_s * measured.generated_per_s / measured.running))
+    steps = duration_s * float(measured.generated_per_s) / measured.running
+    return round(min(max(steps, 1.0), _MAX_STEPS))

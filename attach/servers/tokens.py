@@ -8,6 +8,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.text.plain import plain_line
 
 _MAX_BYTES = 16 << 10
+_SECRET_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,12 @@ class Token:
     """A bearer token. `header` is the value of `Authorization`."""
 
     header: str = field(repr=False)
+
+    def taken_from(self, answer: bytes) -> bytes:
+        """`answer` without the token, which a server may echo. One of a few characters stays: they
+        are in any text."""
+        secret = self.header.removeprefix("Bearer ").encode()
+        return answer if len(secret) < _SECRET_BYTES else answer.replace(secret, "…".encode())
 
 
 def read_token(file: Path | None, variable: str | None) -> Token | None:

@@ -201,9 +201,10 @@ def _pid(target: str) -> int:
     pid = whole_number(target)
     if pid is not None and 0 < pid < 1 << 31:
         return pid
-    shown = target.rpartition("@")[2]  # the part before may be a password
+    from decodescope.attach.servers.address import shown_address
+
     raise InputError(
-        f"{shown}: neither the id of a process nor a URL; give one such as 4711 or "
+        f"{shown_address(target)}: neither the id of a process nor a URL; give one such as 4711 or "
         "http://127.0.0.1:8000"
     )
 

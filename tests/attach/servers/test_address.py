@@ -49,6 +49,15 @@ def test_credentials_in_a_url_are_refused_and_not_shown(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["http://h:1x?key=hunter2", "http://h/#tok=hunter2", "http://h:1x?key=a@hunter2"]
+)
+def test_what_else_is_wrong_in_a_url_shows_no_secret_either(text: str) -> None:
+    with pytest.raises(InputError, match="is no URL of a server") as caught:
+        parse_address(text)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -232,6 +232,42 @@ def test_http_and_https_confused_is_said() -> None:
         assert "does not speak TLS" in line_of(client(server.url.replace("http:", "https:")))
 
 
+def test_another_fault_of_tls_gives_no_advice_to_go_without(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token would go unencrypted. This server wants a certificate of its clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    monkeypatch.setenv("SSL_CERT_FILE", os.fspath(certificate[0]))
+    with HttpServer(lambda request: Reply(b""), context) as server:
+        line = line_of(client(server.url))
+    assert "http://" not in line
+    assert "TLS fails" in line
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(500, {}), (200, {}), (302, {"Location": "http://elsewhere:9/?t=Bearer sk-hunter2"})],
+)
+def test_a_token_that_the_server_echoes_is_shown_nowhere(
+    status: int, headers: dict[str, str]
+) -> None:
+    with HttpServer(lambda request: Reply(b"bad Bearer sk-hunter2", status, headers)) as server:
+        asking = ServerClient(parse_address(server.url), Token("Bearer sk-hunter2"))
+        with pytest.raises(DecodescopeError) as caught:
+            asking.get("/metrics").required().json(dict[str, str])
+    assert server.requests[0].headers["Authorization"] == "Bearer sk-hunter2"
+    assert "hunter2" not in str(caught.value)
+    assert "Bearer …" in str(caught.value)
+
+
+def test_a_redirect_that_is_no_url_is_one_line() -> None:
+    with HttpServer(lambda request: Reply(b"", 302, {"Location": "//[::"})) as server:
+        assert "redirects to //[::" in line_of(client(server.url))
+
+
 def test_json_of_another_shape_is_one_line() -> None:
     with (
         HttpServer(lambda request: Reply(b"<html>\x07 nginx")) as server,

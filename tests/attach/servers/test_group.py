@@ -248,6 +248,23 @@ def test_one_that_is_down_at_first_is_found_when_it_comes_up(
     assert len(said) == 1
 
 
+def test_one_whose_answers_nobody_foresaw_ends_no_other(
+    two: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recognised = opening.recognise
+
+    def recognise(client: ServerClient) -> EngineServer:
+        if client.address.url == two.urls[1]:
+            raise ArithmeticError("a fault of ours")
+        return recognised(client)
+
+    monkeypatch.setattr(opening, "recognise", recognise)
+    said = list[str]()
+    with open_servers(two.urls, two.folders, None, said.append) as door:
+        assert door.target.startswith(f"2 servers: vLLM 0.32.0 at {two.urls[0]}")
+    assert [line for line in said if "a fault of ours" in line] == said
+
+
 def test_only_one_that_was_down_has_windows(two: Servers, tmp_path: Path) -> None:
     """It is found by the window itself; the model is that of those that answer."""
     client = ServerClient(parse_address(two.urls[0]))

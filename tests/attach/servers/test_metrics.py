@@ -6,6 +6,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import parser
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.servers.engines import Engine
@@ -124,11 +125,19 @@ def test_an_unknown_engine_with_vllms_names_is_read() -> None:
     assert metrics == ServerMetrics(5.0, generated_tokens=11.0)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e308"])
 def test_values_that_cannot_be_are_missing(value: str) -> None:
     text = f"vllm:num_requests_running {value}\nvllm:kv_cache_usage_perc {value}\n"
     assert read(text) == ServerMetrics(5.0)
     assert read("vllm:kv_cache_usage_perc 55\n") == ServerMetrics(5.0)
+
+
+def test_a_long_line_is_refused_unparsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """prometheus_client would take 6 s for one of a million bytes."""
+    monkeypatch.setattr(parser, "text_string_to_metric_families", lambda text: pytest.fail(text))
+    labels = ",".join(f'a{number}="b"' for number in range(3000))
+    with pytest.raises(InputError, match="no Prometheus text"):
+        read(f"vllm:num_requests_running{{{labels}}} 1\n")
 
 
 def test_a_histogram_without_its_last_bucket_is_missing() -> None:
