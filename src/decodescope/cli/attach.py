@@ -231,6 +231,9 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
 
     if window.group is not None:
         servers = analyze_servers(window.group, window.observer, window.servers, facts)
+        for one, traces in zip(servers.servers, window.servers, strict=True):
+            if one.problem != traces.problem:
+                say(f"no report of {one.figures.name}: {one.problem}")
         print_result(servers, servers_report_table, as_json)
         return
     report = analyzed(window.traces, facts).report
