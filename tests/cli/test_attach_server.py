@@ -252,6 +252,26 @@ def test_the_recording_of_one_server_is_a_trace_too(decodescope: Command, tmp_pa
     assert "--record" in refused.only_line
 
 
+@pytest.mark.parametrize("path", ["-", "/dev/stdout"])
+@pytest.mark.parametrize("command", [("attach", "--json"), ("live", "--model", "tiny", "--once")])
+def test_a_recording_is_not_written_to_standard_output(
+    decodescope: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    path: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with HttpServer(Vllm(tmp_path)) as server:
+        target = (server.url,) if command[0] == "attach" else ()
+        done = decodescope(*command, *target, "--record", path)
+        assert server.requests == []
+    assert done.code == 2
+    assert "--record: standard output has the reports or the app; name a file" in done.only_line
+    assert done.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_refuses_its_window_is_said_in_the_report(
     decodescope: Command, tmp_path: Path
