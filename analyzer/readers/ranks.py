@@ -59,7 +59,7 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     Raises:
         InputError: two traces hold the same events.
     """
-    _refuse_copies(traces)
+    refuse_copies(traces)
     findings: list[Finding] = []
     numbered = _numbered(traces, findings)
     if why := _why_apart(numbered):
@@ -70,7 +70,8 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     return Ranks(tuple(numbered), _merge(numbered, findings), tuple(findings))
 
 
-def _refuse_copies(traces: Sequence[Trace]) -> None:
+def refuse_copies(traces: Sequence[Trace]) -> None:
+    """Raise `InputError` for two traces that hold the same events."""
     first: dict[bytes, Trace] = {}
     for trace in traces:
         if len(trace.ops):

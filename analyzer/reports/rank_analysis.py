@@ -4,6 +4,7 @@ several servers: each trace alone, and all of them on one clock."""
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.collectives.groups import MatchedCollectives, match_collectives
 from decodescope.analyzer.collectives.participants import find_participants
-from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.readers.ranks import merge_ranks
+from decodescope.analyzer.errors import InputError, known_error
+from decodescope.analyzer.readers.ranks import merge_ranks, refuse_copies
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.reports.communication import communication_report, rank_steps
-from decodescope.analyzer.reports.rank_reading import read_ranks
+from decodescope.analyzer.reports.rank_reading import ReadRank, read_each, read_ranks
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import (
@@ -69,7 +70,10 @@ def analyze_ranks(paths: Sequence[Path | str], facts: Given = NOTHING) -> RanksA
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
-    read = read_ranks([str(path) for path in paths], facts)
+    return _analyzed(read_ranks([str(path) for path in paths], facts), facts)
+
+
+def _analyzed(read: Sequence[ReadRank], facts: Given) -> RanksAnalysis:
     ranks = merge_ranks([rank.trace for rank in read])
     of_trace = {id(rank.trace): rank for rank in read}
     merged = None if ranks.merged is None else analyze(ranks.merged, facts)
@@ -149,29 +153,55 @@ class ServerTraces:
 def analyze_servers(
     group: ServerFigures, observer: ObserverReport, servers: Sequence[ServerTraces], facts: Given
 ) -> ServersReport:
-    """The report of one window of `servers`, of which `group` and `observer` are the sums.
+    """The report of one window of `servers`, of which `group` and `observer` are the sums. A server
+    with a trace that cannot be read has the reason as its `problem`, and is left out of `merged`.
 
     Raises:
-        DecodescopeError: a trace cannot be read, as in `analyze_ranks`.
+        DecodescopeError: this is so for every server; the reason of the first.
     """
-    ranks = analyze_ranks([path for server in servers for path in server.paths], facts).report
-    of_path = {rank.report.source.path: rank.report for rank in ranks.ranks}
+    paths = [str(path) for server in servers for path in server.paths]
+    found = dict(read_each(paths, facts))
+    results = (found[place] for place in range(len(paths)))
+    read: list[ReadRank] = []
+    reports: list[ServerReport] = []
+    errors: list[Exception] = []
+    for server in servers:
+        own, problem = [], server.problem
+        try:
+            own = _sound(list(islice(results, len(server.paths))), read)
+        except Exception as error:
+            errors.append(error)
+            problem = str(known_error(error))
+        read += own
+        reports.append(_server_report(server, own, problem))
+    if not read:
+        raise errors[0]
+    ranks = _analyzed(read, facts).report
     return ServersReport(
         schema_version=SCHEMA_VERSION,
         group=group,
-        servers=tuple(
-            ServerReport(
-                server.figures,
-                tuple(
-                    RankReport(rank, replace(of_path[str(path)], observer=server.observer))
-                    for rank, path in enumerate(server.paths)
-                ),
-                server.observer,
-                server.problem,
-            )
-            for server in servers
-        ),
+        servers=tuple(reports),
         observer=observer,
         merged=None if ranks.merged is None else replace(ranks.merged, observer=observer),
         findings=tuple(each for each in ranks.findings if each.code not in _EXPECTED),
     )
+
+
+def _sound(results: Sequence[ReadRank | Exception], others: Sequence[ReadRank]) -> list[ReadRank]:
+    """The ranks of one server; raises the first error among `results`, and `InputError` if two of
+    these and `others` hold the same events."""
+    own: list[ReadRank] = []
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+        own.append(result)
+    refuse_copies([rank.trace for rank in (*others, *own)])
+    return own
+
+
+def _server_report(server: ServerTraces, own: Sequence[ReadRank], problem: str) -> ServerReport:
+    ranks = tuple(
+        RankReport(rank, replace(one.report, observer=server.observer))
+        for rank, one in enumerate(own)
+    )
+    return ServerReport(server.figures, ranks, server.observer, problem)

@@ -13,8 +13,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -61,8 +61,21 @@ def read_ranks(paths: Sequence[str], facts: Given = NOTHING) -> list[ReadRank]:
         TraceError: a file is not a trace; of several, the first in `paths` that was read.
         DecodescopeError: a process ended before its files were read.
     """
-    shares = _shares(paths)
     read: dict[int, ReadRank] = {}
+    with closing(read_each(paths, facts)) as results:
+        for place, result in results:
+            if isinstance(result, Exception):
+                raise result
+            read[place] = result
+    return [read[place] for place in range(len(paths))]
+
+
+def read_each(
+    paths: Sequence[str], facts: Given = NOTHING
+) -> Generator[tuple[int, ReadRank | Exception]]:
+    """The place of each file in `paths`, and what was read or why it cannot be, as they are done;
+    otherwise as `read_ranks`. Closing it kills the processes."""
+    shares = _shares(paths)
     with ExitStack() as stack:
         processes = [stack.enter_context(_started(paths, share)) for share in shares]
         received: SimpleQueue[tuple[int, ReadRank | Exception]] = SimpleQueue()
@@ -74,13 +87,16 @@ def read_ranks(paths: Sequence[str], facts: Given = NOTHING) -> list[ReadRank]:
         elsewhere = {place for share in shares for place in share}
         for place, path in enumerate(paths):
             if place not in elsewhere:
-                read[place] = read_rank(path, facts)
+                yield place, _read_or_error(path, facts)
         for _ in elsewhere:
-            place, result = received.get()
-            if isinstance(result, Exception):
-                raise result
-            read[place] = result
-    return [read[place] for place in range(len(paths))]
+            yield received.get()
+
+
+def _read_or_error(path: str, facts: Given) -> ReadRank | Exception:
+    try:
+        return read_rank(path, facts)
+    except Exception as error:  # raised, or said, by who asked
+        return error
 
 
 def _shares(paths: Sequence[str]) -> list[_Share]:
@@ -163,8 +179,6 @@ def _receive(
         except Exception as error:  # raised where the queue is read
             result = error
         received.put((place, result))
-        if isinstance(result, Exception):
-            return
 
 
 def read_rank(path: str, facts: Given = NOTHING) -> ReadRank:

@@ -50,8 +50,8 @@ class ServerFigures(Struct, frozen=True):
 
 class ServerReport(Struct, frozen=True):
     """The part of one server in a window of several: the reports of its traces, one a rank, and
-    what watching cost. Without a window both are missing, for the reason in `problem`. `figures`
-    are of the second before the window."""
+    what watching cost. Without a window both are missing, and without traces that can be read the
+    reports are, for the reason in `problem`. `figures` are of the second before the window."""
 
     figures: ServerFigures
     ranks: tuple[RankReport, ...] = ()

@@ -252,6 +252,26 @@ def test_the_recording_of_one_server_is_a_trace_too(decodescope: Command, tmp_pa
     assert "--record" in refused.only_line
 
 
+@pytest.mark.parametrize("path", ["-", "/dev/stdout"])
+@pytest.mark.parametrize("command", [("attach", "--json"), ("live", "--model", "tiny", "--once")])
+def test_a_recording_is_not_written_to_standard_output(
+    decodescope: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    path: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with HttpServer(Vllm(tmp_path)) as server:
+        target = (server.url,) if command[0] == "attach" else ()
+        done = decodescope(*command, *target, "--record", path)
+        assert server.requests == []
+    assert done.code == 2
+    assert "--record: standard output has the reports or the app; name a file" in done.only_line
+    assert done.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_refuses_its_window_is_said_in_the_report(
     decodescope: Command, tmp_path: Path
@@ -267,3 +287,33 @@ def test_a_server_that_refuses_its_window_is_said_in_the_report(
     assert (first.ranks, first.observer) == ((), None)
     assert len(second.ranks) == 1
     assert f"no window of {names[0]}: http://{names[0]}" in done.err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_trace_that_cannot_be_read_ends_the_report_of_no_other_server(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    with servers(tmp_path) as two:
+        broken = two.replicas[1]
+        stop = broken._stop
+
+        def then_broken(traces: Path) -> Reply:
+            reply = stop(traces)
+            if broken.windows == 1:
+                (traces / "rank0.1.pt.trace.json.gz").write_bytes(b"not json at all }")
+            return reply
+
+        broken._stop = then_broken  # type: ignore[method-assign]
+        done = decodescope(*words(two, "--windows", "3", "--json", "--ms", "10"))
+        first_name, name = two.names
+    assert done.code == 0, done.err
+    reports = [msgspec.json.decode(line, type=ServersReport) for line in done.out.splitlines()]
+    assert [len(report.servers[0].ranks) for report in reports] == [1, 1, 1]
+    assert [len(report.servers[1].ranks) for report in reports] == [0, 1, 1]
+    problem = reports[0].servers[1].problem
+    assert "rank0.1.pt.trace.json.gz" in problem
+    assert f"no report of {name}: {problem}" in done.err.splitlines()
+    assert f"no report of {first_name}" not in done.err
+    assert reports[0].merged is not None
+    assert [device.gpu_ops for device in reports[0].merged.devices] == [STEPS]
+    assert [report.servers[1].problem for report in reports[1:]] == ["", ""]

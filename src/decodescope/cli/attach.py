@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.io.output_paths import check_writable, check_writable_in, make_folder
+from decodescope.analyzer.io.output_paths import check_writable_in, make_folder
 from decodescope.analyzer.text.numbers import whole_number
 from decodescope.cli.analyze import analyzed, print_report
 from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.ending import current_ending
 from decodescope.cli.given import GivenOptions, given_options
-from decodescope.cli.options import FILE, file_option, json_option, number_option
+from decodescope.cli.options import FILE, json_option, number_option, record_option
 from decodescope.cli.output import print_result, progress, progress_option, say
-from decodescope.cli.recording import recorded, recording_writer
+from decodescope.cli.recording import check_recording, recorded, recording_writer
 
 if TYPE_CHECKING:
     from decodescope.analyzer.recordings.writer import RecordingWriter
@@ -77,7 +77,7 @@ _DEFAULT_MS = 300
 @click.option(
     "--token-variable", metavar="NAME", help="The environment variable that holds such a token."
 )
-@file_option("--record", help="Record the metrics and the windows; decodescope open replays them.")
+@record_option(help="Record the metrics and the windows; decodescope open replays them.")
 @json_option
 @progress_option
 @app_options
@@ -120,7 +120,7 @@ def attach(
         raise InputError("--once, --page, --size: of the app; leave out --windows and --json")
     place = None if prints else showing.place()
     check_writable_in(folder, (), "--out", options.files)
-    check_writable(record, "--record", options.files)
+    check_recording(record, options.files)
     opened = _opened(targets, everything, trace_dirs, token_file, token_variable)
     with opened as door, recording_writer(record) as writer:
         current_ending().finishing = f"{door.target}: its window is being closed"
@@ -232,6 +232,9 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
 
     if window.group is not None:
         servers = analyze_servers(window.group, window.observer, window.servers, facts)
+        for one, traces in zip(servers.servers, window.servers, strict=True):
+            if one.problem != traces.problem:
+                say(f"no report of {one.figures.name}: {one.problem}")
         print_result(servers, servers_report_table, as_json)
         return
     report = analyzed(window.traces, facts).report

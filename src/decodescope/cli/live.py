@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.app import AppOptions, app_options, last_settings, show_app
 from decodescope.cli.options import (
     checkpoint_files,
-    file_option,
     model_options,
     prompt_options,
+    record_option,
     refuse_ranks,
     sampling_options,
     variant_option,
     worker_config,
 )
-from decodescope.cli.recording import recording_writer
+from decodescope.cli.recording import check_recording, recording_writer
 from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 @variant_option
 @prompt_options
 @sampling_options
-@file_option("--record", help="Record what the app receives.")
+@record_option(help="Record what the app receives.")
 @app_options
 def live(
     record: Path | None,
@@ -56,7 +55,7 @@ def live(
 
     refuse_ranks("live")
     require_run_packages()
-    check_writable(record, "--record", checkpoint_files(options["model"]))
+    check_recording(record, checkpoint_files(options["model"]))
     config = worker_config(options)
     if place == "terminal" and (settings := last_settings()) is not None:
         config = with_settings(config, settings)

@@ -66,6 +66,7 @@ def together(*options: Option) -> Option:
 
 number_option = partial(click.option, metavar="N", type=int)
 file_option = partial(click.option, metavar="FILE", type=FILE)
+record_option = partial(click.option, "--record", metavar="FILE", type=output_path)
 dtype_option = partial(click.option, "--dtype", type=click.Choice(["bf16", "fp16", "fp32"]))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 output_option = click.option(

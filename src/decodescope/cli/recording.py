@@ -1,12 +1,13 @@
 """`--record`: what a command sees, as a recording."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.io.output_paths import check_writable, is_stdout
 from decodescope.cli.output import say
 
 if TYPE_CHECKING:
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 
 _LAST_ANSWER_S = 1.0
+
+
+def check_recording(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    """As `check_writable`, and refuse standard output, which has the reports or the app."""
+    if is_stdout(path):
+        raise InputError("--record: standard output has the reports or the app; name a file")
+    check_writable(path, "--record", inputs)
 
 
 @contextmanager

@@ -13,8 +13,11 @@ import pytest
 from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.errors import DecodescopeError, TraceError
 from decodescope.analyzer.reports import rank_reading
+from decodescope.analyzer.reports.rank_analysis import ServerTraces, analyze_servers
 from decodescope.analyzer.reports.rank_reading import read_ranks
 from decodescope.analyzer.reports.user_facts import NOTHING
+from decodescope.analyzer.schema.ranks_report import ServerFigures, ServersReport
+from decodescope.analyzer.schema.report import ObserverReport
 from tests.helpers.kineto_events import call, document, op, span
 from tests.helpers.processes import children, gone
 
@@ -86,6 +89,30 @@ def test_one_broken_file_of_sixteen_ends_all(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"rank 11\.json: ends before its first complete event"):
         read_ranks(paths)
     assert all(gone(pid) for pid in started_here(before))
+
+
+def servers_report(*servers: list[str]) -> ServersReport:
+    """The report of servers with these traces."""
+    observer = ObserverReport("servers", "a target", None, None, None)
+    traces = [ServerTraces(ServerFigures(), tuple(map(Path, paths))) for paths in servers]
+    return analyze_servers(ServerFigures(), observer, traces, NOTHING)
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_server_with_a_broken_file_is_left_out(tmp_path: Path) -> None:
+    paths = files(tmp_path, 16)
+    Path(paths[11]).write_bytes(b'{"traceEvents": [{"ph"')
+    Path(paths[13]).write_bytes(Path(paths[2]).read_bytes())
+    report = servers_report(paths[:10], paths[10:12], paths[12:14], paths[14:])
+    assert [len(server.ranks) for server in report.servers] == [10, 0, 0, 2]
+    problems = [server.problem for server in report.servers]
+    assert "rank 11.json: ends before its first complete event" in problems[1]
+    assert "rank 13.json: the same events as " in problems[2]
+    assert (problems[0], problems[3]) == ("", "")
+    assert report.merged is not None
+    assert len(report.merged.devices) == 12
+    with pytest.raises(TraceError, match=r"rank 11\.json: ends before"):
+        servers_report(paths[11:12])
 
 
 def test_what_a_dead_process_was_not_sent_is_not_sent_again() -> None:
