@@ -121,7 +121,7 @@ MODELS = (
     (_PARALLEL, torch.bfloat16, "fused"),
 )
 
-# One for each model, then one for the GEMMs of `gemm`, and one for what no step of one rank launches.
+# One for each model, one for the GEMMs of `gemm`, and one for what no step of one rank launches.
 PARTS = range(len(MODELS) + 2)
 
 
