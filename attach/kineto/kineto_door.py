@@ -175,8 +175,8 @@ class KinetoDoor(Door):
         if watched and not self._required:
             for process in silent:
                 is_busy = process.pid in delivery.busy
-                why = "a profiler runs in it already" if is_busy else "did not ask in time"
-                say(f"left out {process.title}: {why}")
+                why = "a profiler runs in it already" if is_busy else "did not ask for it in time"
+                say(f"no window of {process.title}: {why}")
             return watched
         if silent[0].pid in delivery.busy:
             raise DecodescopeError(

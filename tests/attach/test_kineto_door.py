@@ -184,8 +184,8 @@ def test_processes_that_do_not_ask_are_left_out_if_they_may_and_said(
     ) as (door, running):
         window = door.window(plan, said.append)
         titles = [process_of(running[place]).title for place in (0, 2)]
-    assert f"left out {titles[0]}: did not ask in time" in said
-    assert f"left out {titles[1]}: a profiler runs in it already" in said
+    assert f"no window of {titles[0]}: did not ask for it in time" in said
+    assert f"no window of {titles[1]}: a profiler runs in it already" in said
     assert len(window.traces) == 1
     assert window.observer.target.startswith(f"process {running[1].pid} ")
 
