@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 class WindowPlan:
     """The length of a window, in iterations of the target or else in milliseconds, and the `folder`
     for the files that the target writes. The door into a server calls `begin` just before it opens
-    the window: there a group waits for its last server. In a process, the profiler runs
-    `added_warmup_s` longer before the window than it needs to start."""
+    the window: there a group waits for its last server; the endpoint of an engine says with `say`
+    what it waits for. In a process, the profiler runs `added_warmup_s` longer before the window
+    than it needs to start."""
 
     folder: Path
     duration_ms: int
     iterations: int | None = None
     added_warmup_s: int = 0
     begin: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda stage: None
 
 
 @dataclass(frozen=True, slots=True)

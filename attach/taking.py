@@ -31,6 +31,7 @@ def take_window(door: Door, plan: WindowPlan, say: Callable[[str], None]) -> Cap
     Raises:
         DecodescopeError: as `Door.window`, for the first window.
     """
+    plan = replace(plan, say=say)
     windows = [door.window(plan, say)]
     lost = [_without_kernels(windows[0])]
     try:

@@ -110,7 +110,7 @@ class KinetoDoor(Door):
             lambda start_ms: config_at(start_ms).text(),
             lambda: self._require(self._required),
         )
-        watched = self._watched(delivery)
+        watched = self._watched(delivery, say)
         config = config_at(delivery.start_ms)
         counted = plan.iterations
         length = f": {counted} iterations, or {plan.duration_ms} ms if it counts none"
@@ -166,11 +166,17 @@ class KinetoDoor(Door):
                 "or start dynolog with that port"
             ) from error
 
-    def _watched(self, delivery: Delivery) -> tuple[Process, ...]:
-        """The processes that have a window."""
+    def _watched(self, delivery: Delivery, say: Callable[[str], None]) -> tuple[Process, ...]:
+        """The processes that have a window; those that may be left out of it are said."""
         watched = tuple(it for it in self._processes if it.pid in delivery.delivered)
         silent = [it for it in self._processes if it.pid not in delivery.delivered]
-        if not silent or (watched and not self._required):
+        if not silent:
+            return watched
+        if watched and not self._required:
+            for process in silent:
+                is_busy = process.pid in delivery.busy
+                why = "a profiler runs in it already" if is_busy else "did not ask for it in time"
+                say(f"no window of {process.title}: {why}")
             return watched
         if silent[0].pid in delivery.busy:
             raise DecodescopeError(

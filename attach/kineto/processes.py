@@ -49,12 +49,7 @@ class Process:
 
 def owner(pid: int, proc: Path = PROC) -> int | None:
     """The user id that a process has; None if it does not run."""
-    try:
-        status = (proc / str(pid) / "status").read_text(errors="replace")
-    except OSError:
-        return None
-    match = re.search(r"^Uid:\s+\d+\s+(\d+)", status, re.MULTILINE)
-    return None if match is None else int(match[1])
+    return _status_number(pid, r"^Uid:\s+\d+\s+(\d+)", proc)
 
 
 def read_process(pid: int, proc: Path = PROC) -> Process | None:
@@ -149,6 +144,10 @@ def _existing(pid: int, proc: Path) -> Process:
             f"process {pid}: belongs to {_user_name(user)}, and only its own user may attach; "
             "run decodescope as that user"
         )
+    # /proc has a folder for a thread too, which it does not list; htop shows the ids of threads.
+    group = _status_number(pid, r"^Tgid:\s+(\d+)", proc)
+    if group not in (None, pid):
+        raise InputError(f"{pid}: is a thread of process {group}; give {group}")
     process = read_process(pid, proc)
     if process is None:
         raise InputError(
@@ -215,6 +214,16 @@ def _user_name(uid: int) -> str:
         return f"the user {pwd.getpwuid(uid).pw_name}"
     except KeyError:
         return f"the user with id {uid}"
+
+
+def _status_number(pid: int, pattern: str, proc: Path) -> int | None:
+    """The number in a line of a process's `status`; None if it does not run."""
+    try:
+        status = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(pattern, status, re.MULTILINE)
+    return None if match is None else int(match[1])
 
 
 def _stat(folder: Path) -> tuple[int, int] | None:

@@ -40,8 +40,8 @@ class GroupDoor(Door):
     """The door into the servers behind `doors`, each of another name.
 
     All are asked for their metrics at one moment, and their windows begin at one moment, on the
-    wall clock of this machine. One that does not answer or has no window holds up no other. `close`
-    closes the doors.
+    wall clock of this machine. One that does not answer or has no window holds up no other; their
+    trace folders are waited for together, as long as for one. `close` closes the doors.
     """
 
     def __init__(
@@ -109,13 +109,14 @@ class GroupDoor(Door):
         doors = self._with_windows
         if not doors:
             raise MissingRequirement(self.cost)
-        plans = {door: self._plan_of(door, plan) for door in doors}
+        plans = {door: self._plan_of(door, plan, say) for door in doors}
+        self._wait_for_folders(plans)
         _refuse_shared_folders(plans)
         start = _Start(door.name for door in doors)
         takes: dict[str, Future[CapturedWindow]] = {}
         try:
             for door in doors:
-                take = partial(_window_from, start, door, plans[door], say)
+                take = partial(_window_from, start, door, plans[door])
                 takes[door.name] = in_daemon_thread(take)
             # A signal may reach another thread; this one then looks at it here.
             while wait(takes.values(), _TICK_S).not_done:
@@ -131,15 +132,28 @@ class GroupDoor(Door):
         for door in self._doors:
             door.close()
 
-    def _plan_of(self, door: ServerDoor, plan: WindowPlan) -> WindowPlan:
+    def _plan_of(
+        self, door: ServerDoor, plan: WindowPlan, say: Callable[[str], None]
+    ) -> WindowPlan:
         """A plan for one server; if it writes to the folder it is told, that is its own."""
-        return replace(plan, folder=plan.folder / door.name.replace("/", "_").replace(":", "-"))
+        folder = plan.folder / door.name.replace("/", "_").replace(":", "-")
+        return replace(plan, folder=folder, say=lambda stage: say(f"{door.name}: {stage}"))
+
+    def _wait_for_folders(self, plans: Mapping[ServerDoor, WindowPlan]) -> None:
+        """Wait for all trace folders at once; a server that is late then has no window."""
+        named = [in_daemon_thread(partial(door.trace_folder, plans[door])) for door in plans]
+        while wait(named, _TICK_S).not_done:
+            self._require_open(0)
 
     def _observed(self) -> ServerFigures:
         first = self.metrics()
-        if self._closed.wait(self._observe_s):
-            raise DecodescopeError(f"{len(self._doors)} servers: left before the window")
+        self._require_open(self._observe_s)
         return figures(first, self.metrics())
+
+    def _require_open(self, seconds: float) -> None:
+        """Wait; an error if the door is closed by then."""
+        if self._closed.wait(seconds):
+            raise DecodescopeError(f"{len(self._doors)} servers: left before the window")
 
     def _together(
         self,
@@ -230,12 +244,9 @@ class _Start:
             self._changed.wait_for(lambda: not self._missing)
 
 
-def _window_from(
-    start: _Start, door: ServerDoor, plan: WindowPlan, say: Callable[[str], None]
-) -> CapturedWindow:
+def _window_from(start: _Start, door: ServerDoor, plan: WindowPlan) -> CapturedWindow:
     try:
-        plan = replace(plan, begin=partial(start.wait, door.name))
-        return door.window(plan, lambda stage: say(f"{door.name}: {stage}"))
+        return door.window(replace(plan, begin=partial(start.wait, door.name)), plan.say)
     finally:
         start.leave(door.name)
 

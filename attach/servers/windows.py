@@ -1,6 +1,8 @@
 """The profile endpoints of engines, which open windows."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -8,7 +10,7 @@ from typing import Literal
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import WindowPlan
-from decodescope.attach.servers.client import Answer, ServerClient
+from decodescope.attach.servers.client import LIMIT_S, Answer, ServerClient
 from decodescope.attach.servers.engine import EngineServer, vllm_trace_folder
 
 # The first window loads the profiler's library in each rank; a server answers /stop_profile when
@@ -82,12 +84,13 @@ class VllmEndpoint(ProfileEndpoint):
 
     def __init__(self, client: ServerClient, server: EngineServer, trace_dir: Path | None) -> None:
         super().__init__(client, server, trace_dir)
-        self._told = None
+        # The first window alone waits for the folder's name; a later one takes it if it has come.
+        self._told, self._patience_s = None, LIMIT_S
         if trace_dir is None and client.address.is_local:
             self._told = in_daemon_thread(partial(vllm_trace_folder, client))
 
     def folder(self, plan: WindowPlan) -> Path:
-        if self._told is not None and (told := self._told.result()) is not None:
+        if (told := self._named(plan.say)) is not None:
             return Path(told)
         if self._trace_dir is None:
             raise InputError(
@@ -95,6 +98,16 @@ class VllmEndpoint(ProfileEndpoint):
                 "its torch_profiler_dir with --trace-dir"
             )
         return self._trace_dir
+
+    def _named(self, say: Callable[[str], None]) -> str | None:
+        """The folder that the server names; None if it does not, or has not yet."""
+        if self._told is None:
+            return None
+        if self._patience_s and not self._told.done():
+            say(f"waits up to {self._patience_s:g} s for the server to name its trace folder")
+            wait([self._told], self._patience_s)
+            self._patience_s = 0.0
+        return self._told.result() if self._told.done() else None
 
     def takes(self, name: str) -> bool:
         return ".async_llm." not in name

@@ -175,13 +175,17 @@ def test_a_window_of_iterations_names_them(
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_processes_that_do_not_ask_are_left_out_if_they_may(
+def test_processes_that_do_not_ask_are_left_out_if_they_may_and_said(
     socket_folder: str, trace_folder: Path, plan: WindowPlan
 ) -> None:
+    said: list[str] = []
     with door_to(
-        socket_folder, "silent", "traces", trace_folder=trace_folder, all_must_ask=False
+        socket_folder, "silent", "traces", "busy", trace_folder=trace_folder, all_must_ask=False
     ) as (door, running):
-        window = door.window(plan, silent)
+        window = door.window(plan, said.append)
+        titles = [process_of(running[place]).title for place in (0, 2)]
+    assert f"no window of {titles[0]}: did not ask for it in time" in said
+    assert f"no window of {titles[1]}: a profiler runs in it already" in said
     assert len(window.traces) == 1
     assert window.observer.target.startswith(f"process {running[1].pid} ")
 

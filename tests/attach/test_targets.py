@@ -1,11 +1,13 @@
 """Which processes are meant by an id, found in a /proc of the test's own."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.kineto.processes import (
     all_processes,
     has_ended,
@@ -169,6 +171,18 @@ def test_a_process_that_set_the_variable_itself_has_libkinetos_socket(tmp_path: 
 def test_a_missing_process_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="process 7: does not run; give the id"):
         job_processes([7], tmp_path)
+
+
+def test_a_thread_is_told_from_its_process() -> None:
+    def attach_to_itself() -> None:
+        job_processes([threading.get_native_id()])
+
+    thread = in_daemon_thread(attach_to_itself)
+    with pytest.raises(InputError) as raised:
+        thread.result(10)
+    tid, _, rest = str(raised.value).partition(": ")
+    assert tid.isdigit()
+    assert rest == f"is a thread of process {os.getpid()}; give {os.getpid()}"
 
 
 def test_a_later_process_with_the_same_id_is_another(tmp_path: Path) -> None:

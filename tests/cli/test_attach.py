@@ -125,6 +125,7 @@ def test_all_leaves_out_a_process_that_does_not_ask(
     report = msgspec.json.decode(done.out, type=Report)
     assert report.observer is not None
     assert report.observer.target.startswith(f"process {asking.pid} (")
+    assert f"no window of process {forked.pid} (" in done.err
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,16 @@ CLEANING = """
 import os
 os.unlink = ready
 """
+# The command while it imports the others.
+IMPORTING = """
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "decodescope.cli.main":
+            ready()
+sys.meta_path.insert(0, Slow())
+from decodescope.__main__ import main
+main()
+"""
 MAIN = "from decodescope.cli.main import main\nmain()\n"
 
 EXPORT = ("export", RECORDING, "--to", "chrome", "-o", "out.json.gz")
@@ -152,6 +162,19 @@ def until_ready(process: Process) -> None:
 
 def left(tmp_path: Path) -> list[str]:
     return [path.name for folder in ("temporary", "work") for path in (tmp_path / folder).iterdir()]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interrupt_during_the_imports_ends_the_command_quietly(
+    start: Start, ignored: bool
+) -> None:
+    """As any program, unless it was started to ignore one."""
+    process = start(IGNORING.replace("HUP", "INT") * ignored + IMPORTING, *EXPORT)
+    until_ready(process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=PATIENCE_S) == ("", "")
+    assert -process.returncode == (signal.SIGTERM if ignored else signal.SIGINT)
 
 
 @pytest.mark.parametrize("number", ENDING)

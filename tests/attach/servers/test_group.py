@@ -12,7 +12,7 @@ import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
-from decodescope.attach.servers import group_door, opening, server_door
+from decodescope.attach.servers import group_door, opening, server_door, windows
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
@@ -213,6 +213,43 @@ def test_servers_that_share_a_folder_are_refused_before_a_window(
         with pytest.raises(InputError, match="cannot be told apart; give each server a folder"):
             door.window(WindowPlan(tmp_path, 10), silent)
     assert not any(method == "POST" for server in two.https for method, _ in server.asked)
+
+
+def test_one_that_never_names_its_trace_folder_is_left_out(
+    two: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "LIMIT_S", 0.5)
+    left, said = threading.Event(), list[str]()
+
+    def answer(request: Request) -> Reply:
+        if request.path.startswith("/server_info"):
+            left.wait(20)
+        return two.replicas[0](request)
+
+    with HttpServer(answer) as slow:
+        client = ServerClient(parse_address(slow.url))
+        doors = [ServerDoor(client, recognise(client), None, QUICK), two.doors()[1]]
+        with GroupDoor(doors, observe_s=0.05) as door:
+            window = door.window(WindowPlan(tmp_path, 10), said.append)
+            assert not left.is_set()
+            left.set()
+    assert [path.parent for path in window.traces] == two.folders[1:]
+    assert "name the folder of its torch_profiler_dir" in window.servers[0].problem
+    waits = f"{doors[0].name}: waits up to 0.5 s for the server to name its trace folder"
+    assert said.count(waits) == 1
+
+
+def test_closing_leaves_a_server_that_does_not_name_its_trace_folder(
+    two: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = threading.Event()
+    monkeypatch.setattr(ServerDoor, "trace_folder", lambda *_: named.wait(20))
+    door = two.door()
+    monkeypatch.setattr(door, "_observed", door.close)
+    with pytest.raises(DecodescopeError, match="left before the window"):
+        door.window(WindowPlan(tmp_path, 10), silent)
+    assert not named.is_set()
+    named.set()
 
 
 def test_one_that_is_down_at_first_is_found_when_it_comes_up(

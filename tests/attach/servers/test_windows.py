@@ -10,8 +10,10 @@ import pytest
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.readers.reading import load as load_file
 from decodescope.attach.door import WindowPlan
+from decodescope.attach.servers import windows
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
+from decodescope.attach.taking import take_window
 from tests.helpers.servers.doors import PROFILE, Serve, door_to, profile_requests
 from tests.helpers.servers.engines import COMPLETION, TRACE, Load, Vllm
 from tests.helpers.servers.http_server import HttpServer, Reply, Request, as_json
@@ -162,6 +164,27 @@ def test_a_server_that_tells_its_trace_folder_needs_no_option(
     assert len(door.window(WindowPlan(tmp_path / "x", 100), say).traces) == 2
     assert were_in_time == [True] * (not is_told)
     assert [asked for _, asked in server.asked].count(path) == (not is_told)
+
+
+def test_a_server_that_never_names_its_trace_folder_is_waited_for_once(
+    tmp_path: Path, load: Load, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "LIMIT_S", 0.2)
+    vllm, left, said = Vllm(tmp_path, load), threading.Event(), list[str]()
+
+    def answer(request: Request) -> Reply:
+        if request.path.startswith("/server_info"):
+            left.wait(20)
+        return vllm(request)
+
+    door = door_to(serve(answer), None)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"does not say where its traces go; .* --trace-dir"):
+            take_window(door, WindowPlan(tmp_path, 100), said.append)
+    assert not left.is_set()
+    left.set()
+    waits = "waits up to 0.2 s for the server to name its trace folder"
+    assert said == ["measures tokens/s before the window", waits, said[0]]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, InputError("a fault")])
