@@ -56,11 +56,17 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
 
     Raises:
         ModelError: there are no safetensors weights, or a file is missing, incomplete or not
-            safetensors; names the file.
+            safetensors, or a tensor is in two; names the file.
     """
     tensors: dict[str, StoredTensor] = {}
     for name in _file_names(folder):
-        tensors |= _header(folder / name)
+        header = _header(folder / name)
+        if twice := sorted(tensors.keys() & header.keys()):
+            raise ModelError(
+                f"{folder / name}: holds {twice[0]}, as {tensors[twice[0]].file.name} does; "
+                "download or save the model again"
+            )
+        tensors |= header
     if not tensors:
         raise ModelError(f"{folder}: its safetensors files hold no tensors; save the model again")
     return tensors

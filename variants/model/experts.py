@@ -110,6 +110,11 @@ def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[
                 f"in the weights, and {count} of {expected} by config.json; use the files of one "
                 "checkpoint"
             )
+        if unknown := sorted(set(elements_of) - set(map(str, range(count)))):
+            raise ModelError(
+                f"{name}: {layer}.experts.{unknown[0]} in the weights, and config.json has {count} "
+                "experts from 0 on; use the files of one checkpoint"
+            )
 
 
 def step_way(model: Any, batch: int, compiled: bool) -> Way | None:

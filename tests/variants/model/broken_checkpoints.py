@@ -91,6 +91,14 @@ def sharded(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
 
 
+def with_a_tensor_twice(folder: Path) -> None:
+    """The second file has a tensor of the first as well, with other values."""
+    sharded(folder)
+    first, second = (load_file(folder / f"{name}.safetensors") for name in ("one", "two"))
+    name = min(first)
+    save_file(second | {name: first[name] * 0}, folder / "two.safetensors", {"format": "pt"})
+
+
 def indexed(change: Callable[[dict[str, Any]], object]) -> Change:
     """Splits the weights, then changes the index's weight map."""
 
@@ -173,6 +181,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "lacks 1 tensor of the model: lm_head.weight",
     ),
     "more layers": (with_config(num_hidden_layers=5), "lacks 9 tensors"),
+    "a tensor in two files": (with_a_tensor_twice, "two.safetensors: holds model."),
     "other names": (with_weights(_rename), "lacks"),
     "all NaN": (filled(DOWN, torch.nan), f"NaN or infinite values in 1 tensor as float32: {DOWN}"),
     "one NaN": (with_weights(_one_nan), "NaN or infinite"),

@@ -182,6 +182,11 @@ BROKEN: dict[str, tuple[Any, Change, str]] = {
         put("weight_scale_2", torch.tensor(torch.inf)),
         f"row 0 of {DOWN}.weight_scale has scales that are NaN or infinite",
     ),
+    "an infinite divisor of a matrix": (
+        NVFP4,
+        put("weight_global_scale", torch.tensor([torch.inf])),
+        f"row 0 of {DOWN}.weight_scale has scales that are NaN or infinite",
+    ),
     "no number among scales of a matrix that is dequantised": (
         DESC_ACT,
         put("scales", torch.full((5, 96), torch.nan).half()),

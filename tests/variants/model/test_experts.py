@@ -74,6 +74,8 @@ STORED = {
     **{f"l.0.mlp.experts.{n}.{part}.weight": (20, 96) for n in range(7) for part in "gud"},
     "l.0.mlp.experts.0.g.weight_scale": (20,),
 }
+# As many experts, of which one has a number that config.json does not give.
+RENUMBERED = {key.replace(".experts.3.", ".experts.7."): shape for key, shape in STORED.items()}
 WITHOUT_3 = {key: shape for key, shape in STORED.items() if ".experts.3." not in key}
 
 
@@ -86,6 +88,7 @@ WITHOUT_3 = {key: shape for key, shape in STORED.items() if ".experts.3." not in
         ({"num_experts_per_tok": 8}, {}, r"^m: num_experts_per_tok 8 of 7 experts in config\.json"),
         ({"num_experts_per_tok": 0}, {}, "tok 0 of 7 experts in"),
         ({"num_experts": 6}, STORED, r"l\.0\.mlp has 7 experts of 40,320 .*, and 6 of 34,560 by"),
+        ({}, RENUMBERED, r"l\.0\.mlp\.experts\.7 in the weights, and config\.json has 7 experts"),
         ({}, WITHOUT_3, "has 6 experts of 34,560 elements and a router for 7"),
         ({}, STORED | {"l.0.mlp.gate.weight": (5, 96)}, "7 experts of 40,320 .* a router for 5 in"),
         ({}, STORED | {"l.0.mlp.experts.5.u.weight": (9, 96)}, "of 39,264 .*, and 7 of 40,320"),

@@ -15,6 +15,8 @@ Source: compressed-tensors' NVFP4PackedCompressor and MXFP4PackedCompressor; vLL
 
 from dataclasses import dataclass
 
+import torch
+
 from decodescope.kernels.host.packed import e8m0_values
 from decodescope.kernels.host.packing import Packing, packing_of
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
@@ -34,7 +36,9 @@ class Fp4(GroupedMatrix):
         if self.whole is None:
             return Groups(codes, e8m0_values(stored))
         whole = tensors[self.whole].reshape(()).float()
-        row_scale = (1 / whole if self.divides else whole).expand(len(codes))
+        row_scale = 1 / whole if self.divides else whole
+        # Divided by infinity, every weight would be zero.
+        row_scale = torch.where(whole.isfinite(), row_scale, torch.nan).expand(len(codes))
         return Groups(codes, stored.float(), row_scale=row_scale)
 
 
