@@ -160,8 +160,8 @@ def analyze_servers(
         DecodescopeError: this is so for every server; the reason of the first.
     """
     paths = [str(path) for server in servers for path in server.paths]
-    found = dict(read_each(paths, facts))
-    results = (found[place] for place in range(len(paths)))
+    result_at = dict(read_each(paths, facts))
+    results = (result_at[place] for place in range(len(paths)))
     read: list[ReadRank] = []
     reports: list[ServerReport] = []
     errors: list[Exception] = []

@@ -1,4 +1,4 @@
-"""What compute-sanitizer checks: launches of every kernel, in parts for processes of their own."""
+"""Launches of every kernel, for compute-sanitizer, in parts for processes of their own."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -177,7 +177,7 @@ def model_cases(part: int, device: str, multiprocessors: int) -> Iterator[Kernel
 
 
 def other_operations(device: str) -> Iterator[KernelOperation]:
-    """What prefill launches of narrow weights, a plain product, and what one rank of two launches.
+    """Operations of prefill on narrow weights, a plain product, and those of one rank of two.
     The other rank's words are there already, for as often as an operation is launched."""
     weights = torch.randn(_ROWS, _COLUMNS, device=device)
     for format in get_args(ByteFormat) + get_args(PackedName):
@@ -211,9 +211,9 @@ def _operations_of_a_rank(
 def _first_of_two(words: int, device: str, kept: list[torch.Tensor]) -> Exchange:
     """The memory of the first of two ranks, with words of the second in every slot. That of the
     second is `kept` as long as the exchange is used."""
-    mine, other = (new_slots(words, 2, device).zero_() for _ in range(2))
-    kept.append(other)
-    return new_exchange(0, mine, [mine.data_ptr(), other.data_ptr()], 10**9)
+    slots, peer_slots = (new_slots(words, 2, device).zero_() for _ in range(2))
+    kept.append(peer_slots)
+    return new_exchange(0, slots, [slots.data_ptr(), peer_slots.data_ptr()], 10**9)
 
 
 def launch_part(part: int) -> int:
