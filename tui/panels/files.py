@@ -1,5 +1,6 @@
 """Page 8: the path that is typed, and the table of files that can be opened."""
 
+from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,7 +47,6 @@ class PathInput(CompletingInput):
 class PathData:
     """`about`: one line about what is going on, or about the file under the cursor."""
 
-    typed: str
     about: str
     failed: bool
 
@@ -59,6 +59,8 @@ class PathPanel(Panel[PathData]):
     def __init__(self, brush: Brush, view: View) -> None:
         completion = Completion("files", view.shelf.folder)
         self.field = PathInput(completion, placeholder="a path: tab completes, enter opens")
+        self._typed_in_view = ""
+        self._asked: deque[str] = deque()
         super().__init__(brush, view)
 
     def compose(self) -> ComposeResult:
@@ -66,14 +68,24 @@ class PathPanel(Panel[PathData]):
 
     def pick(self, view: View) -> PathData | Empty:
         shelf = view.shelf
-        return PathData(shelf.typed, _about(shelf), bool(shelf.problem))
+        return PathData(_about(shelf), bool(shelf.problem))
 
     def show(self, view: View) -> None:
         super().show(view)
-        if isinstance(self._data, PathData) and self.field.value != self._data.typed:
-            with self.field.prevent(Input.Changed):
-                self.field.value = self._data.typed
-            self.field.cursor_position = len(self.field.value)
+        if view.shelf.typed != self._typed_in_view:
+            self._typed_in_view = view.shelf.typed
+            self._follow(view.shelf.typed)
+
+    def _follow(self, typed: str) -> None:
+        """Take `typed` into the field, unless the field asked for it: keys may have come since."""
+        if typed in self._asked:
+            while self._asked.popleft() != typed:
+                pass
+            return
+        self._asked.clear()
+        with self.field.prevent(Input.Changed):
+            self.field.value = typed
+        self.field.cursor_position = len(typed)
 
     def draw(self, data: PathData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
@@ -90,6 +102,7 @@ class PathPanel(Panel[PathData]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
+        self._asked.append(event.value)
         self.post_message(AskFile("browse", text=event.value))
 
     @on(Input.Submitted)

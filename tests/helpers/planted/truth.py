@@ -179,8 +179,10 @@ def parts_between(recording: Recording, start_ns: int, end_ns: int) -> Parts:
 
 
 def _counted(running: list[RecordedOp]) -> list[str]:
-    """The parts that an instant counts for, one for each op."""
-    first = {op.stream: op for op in sorted(running, key=lambda op: -op.start)}.values()
+    """The parts that an instant counts for, one for each op. Of ops that begin together, the
+    shorter is first."""
+    last_first = sorted(running, key=attrgetter("start", "end"), reverse=True)
+    first = {op.stream: op for op in last_first}.values()
     communication = [op.part for op in first if op.part == COMMUNICATION]
     copies = [COPIES for op in first if op.category in (COPY, FILL)]
     kernels = [op.part for op in first if op.part != COMMUNICATION and op.category == KERNEL]

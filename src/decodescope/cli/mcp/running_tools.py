@@ -22,7 +22,7 @@ from decodescope.cli.mcp.answers import Figures, figures_of, findings_of, page
 from decodescope.cli.mcp.tool_host import ToolHost
 from decodescope.cli.mcp.trace_tools import ANSWER, Amount, PathText, ShortText
 
-_GRACE_S = 0.5
+_GRACE_S = {signal.SIGTERM: 0.5, signal.SIGKILL: 10.0}
 _RUN = (
     "model",
     "weights",
@@ -150,10 +150,10 @@ async def _output(command: str, options: Figures) -> bytes:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End a process with its group; it may first end what it started."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number, grace_s in _GRACE_S.items():
         if process.returncode is not None:
             return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        with anyio.move_on_after(_GRACE_S):
+        with anyio.move_on_after(grace_s):
             await process.wait()
