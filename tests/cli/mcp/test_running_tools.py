@@ -1,12 +1,14 @@
 """The tools that decode: in processes of their own, which end with the call."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
@@ -99,3 +101,27 @@ def test_a_cancelled_run_ends_its_process(agent: Agent, monkeypatch: pytest.Monk
         call.result()
     assert all(map(gone, started))
     assert agent.call("explain", term="step").text
+
+
+def test_a_process_that_is_cancelled_as_it_starts_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(preloaded, "needs_torch", lambda arguments: False)
+    started = []
+
+    async def cancelled() -> None:
+        with anyio.CancelScope() as scope:
+
+            class Started(subprocess.Popen[bytes]):
+                def __init__(self, *arguments: Any, **options: Any) -> None:
+                    super().__init__(*arguments, **options)
+                    started.append(self)
+                    scope.cancel()
+
+            monkeypatch.setattr(subprocess, "Popen", Started)
+            await running_tools._output("run", SHORT)
+
+    anyio.run(cancelled)
+    (process,) = started
+    assert gone(process.pid)
+    assert not caplog.messages

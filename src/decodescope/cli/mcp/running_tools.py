@@ -128,13 +128,15 @@ async def _measured(
 
 async def _output(command: str, options: Figures) -> bytes:
     lines = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "decodescope", command, "--json", *lines),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    # Cancelled while it starts, asyncio would kill it without waiting for its end.
+    with anyio.CancelScope(shield=True):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "decodescope", command, "--json", *lines),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
     try:
         out, err = await process.communicate()
     finally:
