@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decodescope.analyzer.errors import ModelError
@@ -30,6 +32,7 @@ from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
     quantized_formats,
+    untie,
     weight_tensors,
 )
 from decodescope.variants.model.quantizing import is_quantized
@@ -47,6 +50,7 @@ from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
 )
+from decodescope.variants.model.tensor_reader import TensorReader
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.parallel.cuts import split_of
@@ -244,9 +248,25 @@ def _check_files(
         with broken_checkpoint(source.name):
             checkpoint = find_quantized(source.name, files.config, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
+    if source.gguf is None:
+        _untie_other_head(skeleton, tensors)
     shapes = {key: stored.shape for key, stored in tensors.items()}
     require_experts(source.name, skeleton, shapes)
     return checkpoint
+
+
+def _untie_other_head(skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
+    """Give a head that config.json ties to the embedding table a weight of its own if the
+    checkpoint stores another, as transformers does."""
+    for name, table in tuple(skeleton.all_tied_weights_keys.items()):
+        if name in tensors and table in tensors:
+            with TensorReader(tensors, "cpu") as reader:
+                if reader.equal(name, table, skeleton.dtype):
+                    continue
+            path = name.removesuffix(".weight")
+            head = skeleton.get_submodule(path)
+            head.weight = nn.Parameter(torch.empty_like(head.weight), requires_grad=False)
+            untie(skeleton, path)
 
 
 def _load_checkpoint(

@@ -1,7 +1,9 @@
 """Reads single tensors of a checkpoint, or parts of them."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ from safetensors import safe_open
 from decodescope.variants.model.checkpoint import StoredTensor
 from decodescope.variants.model.stored_names import Names
 from decodescope.variants.parallel.cuts import Sliceable
+
+# Elements of a tensor that are compared with those of another at a time.
+_COMPARED = 1 << 24
 
 
 class TensorReader(ExitStack):
@@ -39,6 +44,18 @@ class TensorReader(ExitStack):
             tensor = stacked[:] if part is None else part(stacked)
         # The tensor may be a part of the mapped file.
         return tensor.to(self._device, dtype or tensor.dtype, copy=True)
+
+    def equal(self, name: str, other: str, dtype: torch.dtype) -> bool:
+        """Whether two tensors are equal as `dtype`; reads a few rows of both at a time."""
+        shape = self._tensors[name].shape
+        if shape != self._tensors[other].shape:
+            return False
+        rows = max(1, _COMPARED // max(1, math.prod(shape[1:])))
+        parts = (itemgetter(slice(row, row + rows)) for row in range(0, shape[0], rows))
+        return all(
+            torch.equal(self.read(name, dtype, part), self.read(other, dtype, part))
+            for part in parts
+        )
 
     def _file(self, key: str) -> Any:
         path = self._tensors[key].file

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model import loading, workload_costs
+from decodescope.variants.model import loading, tensor_reader, workload_costs
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedMatrix, scaled
 from decodescope.variants.model.random_weights import build_random
@@ -22,6 +22,7 @@ from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.parallel.cuts import split_of
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.parallel.shard import shard_model
+from decodescope.variants.parallel.split import HEAD_WEIGHT
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 from tests.helpers.split_families import CASES, shape_of
@@ -93,6 +94,26 @@ def test_experts_one_by_one_have_other_names(tmp_path: Path) -> None:
     names = load_file(tmp_path / "model.safetensors").keys()
     assert "model.layers.1.block_sparse_moe.experts.3.w2.weight" in names
     assert "model.layers.1.block_sparse_moe.gate.weight" in names
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_stored_head_counts_and_not_config_json(
+    equal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in transformers: ranks read the head that is stored, unless it is the table's copy."""
+    families.build("llama-tied", **shape_of("llama-tied")).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    tensors[HEAD_WEIGHT] = tensors["model.embed_tokens.weight"].clone()
+    tensors[HEAD_WEIGHT][-1, -1] += not equal
+    save_file(tensors, file, {"format": "pt"})
+    monkeypatch.setattr(tensor_reader, "_COMPARED", 100)
+    assert assert_parts_of(tmp_path) == ()
+    whole, part = loaded(tmp_path), loaded(tmp_path, Ranks(1, 2))
+    assert torch.equal(whole.model.lm_head.weight, tensors[HEAD_WEIGHT])
+    rows = part.model.lm_head.weight
+    assert torch.equal(rows, tensors[HEAD_WEIGHT][-len(rows) :])
+    assert split_of(part.model).tied is equal
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama-tied"])
