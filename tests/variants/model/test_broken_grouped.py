@@ -95,6 +95,17 @@ BROKEN: dict[str, tuple[Any, Change, str]] = {
         "q_proj.scales is F16 [3, 96] in the weights and F16 or BF16 or F32 [1, 96] by config.json"
         " (group_size 96)",
     ),
+    "as many groups, not all whole": (
+        CT,
+        config_of(CT, {"group_size": 33}),
+        "q_proj.weight_packed is of 96 columns in the weights and of whole groups by config.json "
+        f"(group_size 33){OTHER_FILES}",
+    ),
+    "as many groups of AWQ": (
+        AWQ,
+        config_of(AWQ, group_size=33),
+        "q_proj.qweight is of 96 columns in the weights and of whole groups by config.json",
+    ),
     "AWQ in other groups": (AWQ, config_of(AWQ, group_size=-1), "config.json (group_size -1)"),
     "NVFP4 by config.json": (
         MXFP4,

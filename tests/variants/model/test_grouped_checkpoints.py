@@ -147,6 +147,19 @@ def test_each_matrix_has_one_of_several_schemes(tmp_path: Path) -> None:
     assert torch.equal(load(tmp_path / "a").model(ids).logits, expected(ids).logits)
 
 
+def test_of_several_schemes_the_one_with_whole_groups_counts(tmp_path: Path) -> None:
+    """Groups of 33 columns and of 32 are as many in this model."""
+    expected = save_packed(tmp_path, LAYOUTS["compressed-tensors"])
+    config = json.loads((tmp_path / "config.json").read_text())
+    groups = config["quantization_config"]["config_groups"]
+    (scheme,) = groups.values()
+    other = scheme | {"weights": scheme["weights"] | {"group_size": 33}}
+    config["quantization_config"]["config_groups"] = {"group_0": other, "group_1": scheme}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ids = families.prompt_ids(FAMILY, 2, 9)
+    assert torch.equal(load(tmp_path).model(ids).logits, expected(ids).logits)
+
+
 def test_memory_is_that_of_the_files_and_a_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

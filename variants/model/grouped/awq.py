@@ -58,6 +58,7 @@ def awq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
     checkpoint.require(weight, ("I32",), (columns, words), "bits 4")
     checkpoint.require(scale, SCALE_TYPES, (groups, rows), field)
     checkpoint.require(zeros, ("I32",), (groups, words), f"zero_point true, {field}")
+    checkpoint.require_whole_groups(weight, columns, scheme)
     return Awq(
         checkpoint.model,
         key,

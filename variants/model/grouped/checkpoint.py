@@ -39,6 +39,14 @@ class PackedCheckpoint:
             found = "missing" if stored is None else f"{stored.dtype} {list(stored.shape)}"
             self.refuse(name, found, f"{' or '.join(types)} {list(shape)} by config.json ({field})")
 
+    def require_whole_groups(self, name: str, columns: int, scheme: PackedScheme) -> None:
+        """Raises:
+        ModelError: the last group of a row is not whole, which this format does not have.
+        """
+        if not scheme.divides(columns):
+            expected = f"of whole groups by config.json (group_size {scheme.group})"
+            self.refuse(name, f"of {columns} columns", expected)
+
     def refuse(self, name: str, found: str, expected: str) -> NoReturn:
         raise ModelError(
             f"{self.model}: {name} is {found} in the weights and {expected}; use the files of one "
@@ -48,11 +56,15 @@ class PackedCheckpoint:
     def scheme_of(
         self, layouts: tuple[Layout, ...], groups: int, columns: int, zeros: bool
     ) -> PackedScheme | None:
-        """The scheme of a matrix: of several, the one with so many groups, and zero points or none;
-        the first if none has. None without a scheme of these layouts."""
+        """The scheme of a matrix: of several, the one with so many groups, all whole, and zero
+        points or none; the first if none has. None without a scheme of these layouts."""
         found = [scheme for scheme in self.schemes if scheme.layout in layouts]
-        asked = groups, not zeros
-        fits = [each for each in found if (each.groups(columns), each.symmetric) == asked]
+        asked = groups, True, not zeros
+        fits = [
+            each
+            for each in found
+            if (each.groups(columns), each.divides(columns), each.symmetric) == asked
+        ]
         return next(iter((*fits, *found)), None)
 
     def packing_or_reason(

@@ -63,8 +63,7 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
     field = f"group_size {scheme.group}"
     packing = packing_of(scheme.layout, columns)
     assert isinstance(packing, Packing)
-    if columns % scheme.group:
-        checkpoint.refuse(codes, f"of {columns} columns", f"of whole groups ({field})")
+    checkpoint.require_whole_groups(codes, columns, scheme)
     checkpoint.require(codes, ("U8",), (rows, columns // 2), "4 bits")
     whole = None
     if scheme.layout == "nvfp4":

@@ -55,6 +55,7 @@ def pack_quantized(
     field = f"group_size {scheme.group}" if scheme.group else "strategy channel"
     checkpoint.require(packed, ("I32",), (rows, -(-columns // 8)), "num_bits 4")
     checkpoint.require(scale, SCALE_TYPES, (rows, groups), field)
+    checkpoint.require_whole_groups(packed, columns, scheme)
     own_zeros = not scheme.symmetric
     if own_zeros:
         words = -(-rows // ROWS_OF_WORD)

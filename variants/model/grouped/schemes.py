@@ -50,6 +50,10 @@ class PackedScheme:
     def groups(self, columns: int) -> int:
         return -(-columns // self.group) if self.group else 1
 
+    def divides(self, columns: int) -> bool:
+        """Whether all groups of a row of so many columns are whole."""
+        return not self.group or columns % self.group == 0
+
 
 def packed_schemes(fields: Fields) -> tuple[PackedScheme, ...]:
     """The schemes of 4 bits in a `quantization_config` that `packed_reasons` does not refuse."""
