@@ -6,7 +6,7 @@ compressed-tensors' NaiveQuantizationCompressor; the `weight_scale_inv` of trans
 FineGrainedFP8Config multiplies too, in spite of its name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.checkpoint import NARROW_TYPES, SCALES, Shape, StoredTensor
+from decodescope.variants.model.experts import expert_counts
+from decodescope.variants.model.stored_names import every_name, stored_names
 
 _SCALE_TYPES = ("F32", "BF16", "F16", "F64")
-_FLOATS = (*_SCALE_TYPES, "I64", "I32", "BOOL")
 # Ends of tensor names that mean more than codes times a scale.
 _OTHER_METHODS = {
     "weight_packed": "packed weights",
@@ -79,12 +80,7 @@ def narrow_matrices(
         if method := _OTHER_METHODS.get(stored.rpartition(".")[2]):
             raise _refused(name, f"{stored} means {method}")
     linears = {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
-    weights = {f"{key}.weight" for key in linears}
-    for key in skeleton.state_dict():
-        dtype = tensors[key].dtype if key in tensors else "F32"
-        if dtype not in _FLOATS and not (key in weights and dtype in NARROW_TYPES):
-            place = "" if key in weights else ", and not of a Linear layer"
-            raise _refused(name, f"{key} is {dtype}{place}")
+    _require_types(name, skeleton, tensors, {f"{key}.weight" for key in linears})
     scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
     matrices = {
         key: _matrix(name, key, module, tensors, scaled)
@@ -99,6 +95,22 @@ def narrow_matrices(
                 raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
             raise _refused(name, f"{stored} scales weights that are not of 8 bits")
     return matrices
+
+
+def _require_types(
+    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor], weights: Set[str]
+) -> None:
+    """Refuse tensors of the model that are stored in another type; those of Linear layers, the
+    `weights`, may have 8 bits."""
+    experts = expert_counts(skeleton.config)[0]
+    for key, value in skeleton.state_dict().items():
+        if not value.is_floating_point():
+            continue
+        types = (*_SCALE_TYPES, *(NARROW_TYPES if key in weights else ()))
+        for stored in every_name(stored_names(key, tensors, experts) or ()):
+            if tensors[stored].dtype not in types:
+                place = "" if key in weights else ", and not of a Linear layer"
+                raise _refused(name, f"{stored} is {tensors[stored].dtype}{place}")
 
 
 def _matrix(

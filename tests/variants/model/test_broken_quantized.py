@@ -155,6 +155,12 @@ BROKEN: dict[str, tuple[Change, str]] = {
         cast("model.embed_tokens.weight", E4M3),
         "embed_tokens.weight is F8_E4M3, and not of a Linear layer",
     ),
+    "an embedding of integers": (
+        cast("model.embed_tokens.weight", torch.int32),
+        "embed_tokens.weight is I32, and not of a Linear layer",
+    ),
+    "a norm of flags": (cast("model.norm.weight", torch.bool), "model.norm.weight is BOOL, and"),
+    "a matrix of integers": (cast(WEIGHT, torch.int64), f"{WEIGHT} is I64; only F8_E4M3"),
     "a norm of 8 bits": (cast("model.norm.weight", INT8), "model.norm.weight is I8, and not"),
     "a transposed matrix": (
         with_weights(lambda weights: weights.update({WEIGHT: weights[WEIGHT].T.contiguous()})),
@@ -219,6 +225,14 @@ def test_weights_that_overflow_in_fp16_are_refused_there_only(
 def test_an_unscaled_matrix_of_int8_is_refused(tmp_path: Path) -> None:
     save_quantized(tmp_path, "llama2", Layout(None, INT8, scale=None))
     assert "weight is I8, but the checkpoint lacks its scale" in refusal(tmp_path)
+
+
+def test_an_expert_of_integers_is_refused(tmp_path: Path) -> None:
+    """Experts that are stored one by one have other names than the model's."""
+    save_quantized(tmp_path, "mixtral", ROWS_FP8)
+    expert = "model.layers.1.block_sparse_moe.experts.2.w2.weight"
+    cast(expert, torch.int32)(tmp_path)
+    assert f"{expert} is I32, and not of a Linear layer" in refusal(tmp_path)
 
 
 def test_tensors_that_nothing_uses_are_a_finding(folder: Path) -> None:
