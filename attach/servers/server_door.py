@@ -20,13 +20,12 @@ from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
 from decodescope.attach.servers.trace_files import TraceFolder
 from decodescope.attach.servers.windows import (
     STOP_LIMIT_S,
+    TICK_S,
     ProfileEndpoint,
     Refused,
     profile_endpoint,
 )
 
-# `close` ends a window within this time.
-_TICK_S = 0.1
 # The steps of a window whose length in steps is not known from the metrics.
 _DEFAULT_STEPS, _MAX_STEPS = 20, 1000
 _COST = (
@@ -58,10 +57,10 @@ class ServerDoor(Door):
         pace: Pace | None = None,
     ) -> None:
         self._client, self._server, self._trace_dir = client, server, trace_dir
-        self._endpoint = profile_endpoint(client, server, trace_dir)
         self._pace = pace or Pace()
         self._busy = threading.Lock()
         self._closed = threading.Event()
+        self._endpoint = self._profile_endpoint()
         # Where the files of a window that ends itself are still to come.
         self._awaited: TraceFolder | None = None
 
@@ -116,7 +115,7 @@ class ServerDoor(Door):
 
     def look_again(self) -> None:
         self._server = recognise(self._client)
-        self._endpoint = profile_endpoint(self._client, self._server, self._trace_dir)
+        self._endpoint = self._profile_endpoint()
 
     def trace_folder(self, plan: WindowPlan) -> Path | None:
         """The folder in which the server writes the traces of a window; None if that is not
@@ -137,6 +136,9 @@ class ServerDoor(Door):
 
     def close(self) -> None:
         self._closed.set()
+
+    def _profile_endpoint(self) -> ProfileEndpoint | None:
+        return profile_endpoint(self._client, self._server, self._trace_dir, self._closed)
 
     def _only_window(
         self, endpoint: ProfileEndpoint, plan: WindowPlan, say: Callable[[str], None]
@@ -245,8 +247,8 @@ class ServerDoor(Door):
         while left_s > 0:
             if self._closed.is_set():
                 raise DecodescopeError(f"{self.target}: left before the end of the window")
-            time.sleep(min(left_s, _TICK_S))
-            left_s -= _TICK_S
+            time.sleep(min(left_s, TICK_S))
+            left_s -= TICK_S
 
     def _folder(self, endpoint: ProfileEndpoint, plan: WindowPlan) -> TraceFolder:
         path = endpoint.folder(plan)

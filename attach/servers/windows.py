@@ -1,5 +1,7 @@
 """The profile endpoints of engines, which open windows."""
 
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import wait
@@ -16,6 +18,8 @@ from decodescope.attach.servers.engine import EngineServer, vllm_trace_folder
 # The first window loads the profiler's library in each rank; a server answers /stop_profile when
 # its ranks have written their files.
 START_LIMIT_S, STOP_LIMIT_S = 60.0, 300.0
+# A closed door is left within this time.
+TICK_S = 0.1
 
 
 class ProfileEndpoint(ABC):
@@ -25,8 +29,15 @@ class ProfileEndpoint(ABC):
     name: Literal["vllm", "sglang"]
     ends_itself: bool
 
-    def __init__(self, client: ServerClient, server: EngineServer, trace_dir: Path | None) -> None:
+    def __init__(
+        self,
+        client: ServerClient,
+        server: EngineServer,
+        trace_dir: Path | None,
+        closed: threading.Event,
+    ) -> None:
         self._client, self._server, self._trace_dir = client, server, trace_dir
+        self._closed = closed
 
     @abstractmethod
     def folder(self, plan: WindowPlan) -> Path:
@@ -82,8 +93,14 @@ class VllmEndpoint(ProfileEndpoint):
     name = "vllm"
     ends_itself = False
 
-    def __init__(self, client: ServerClient, server: EngineServer, trace_dir: Path | None) -> None:
-        super().__init__(client, server, trace_dir)
+    def __init__(
+        self,
+        client: ServerClient,
+        server: EngineServer,
+        trace_dir: Path | None,
+        closed: threading.Event,
+    ) -> None:
+        super().__init__(client, server, trace_dir, closed)
         # The first window alone waits for the folder's name; a later one takes it if it has come.
         self._told, self._patience_s = None, LIMIT_S
         if trace_dir is None and client.address.is_local:
@@ -100,13 +117,16 @@ class VllmEndpoint(ProfileEndpoint):
         return self._trace_dir
 
     def _named(self, say: Callable[[str], None]) -> str | None:
-        """The folder that the server names; None if it does not, or has not yet."""
+        """The folder that the server names; None if it does not, or has not until the door is
+        closed."""
         if self._told is None:
             return None
         if self._patience_s and not self._told.done():
             say(f"waits up to {self._patience_s:g} s for the server to name its trace folder")
-            wait([self._told], self._patience_s)
-            self._patience_s = 0.0
+            end_s, self._patience_s = time.monotonic() + self._patience_s, 0.0
+            while time.monotonic() < end_s and not self._closed.is_set():
+                if wait([self._told], TICK_S).done:
+                    break
         return self._told.result() if self._told.done() else None
 
     def takes(self, name: str) -> bool:
@@ -175,8 +195,9 @@ class SglangEndpoint(ProfileEndpoint):
 
 
 def profile_endpoint(
-    client: ServerClient, server: EngineServer, trace_dir: Path | None
+    client: ServerClient, server: EngineServer, trace_dir: Path | None, closed: threading.Event
 ) -> ProfileEndpoint | None:
-    """The profile endpoint of the server's engine; None if it has none."""
+    """The profile endpoint of the server's engine; None if it has none. It waits for nothing once
+    `closed` is set."""
     endpoint = {"vllm": VllmEndpoint, "sglang": SglangEndpoint}.get(server.engine)
-    return None if endpoint is None else endpoint(client, server, trace_dir)
+    return None if endpoint is None else endpoint(client, server, trace_dir, closed)

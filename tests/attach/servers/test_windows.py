@@ -9,6 +9,7 @@ import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.readers.reading import load as load_file
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.servers import windows
 from decodescope.attach.servers.address import parse_address
@@ -185,6 +186,30 @@ def test_a_server_that_never_names_its_trace_folder_is_waited_for_once(
     left.set()
     waits = "waits up to 0.2 s for the server to name its trace folder"
     assert said == ["measures tokens/s before the window", waits, said[0]]
+
+
+def test_a_closed_door_waits_for_no_trace_folder(
+    tmp_path: Path, load: Load, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "LIMIT_S", 600.0)
+    vllm, left = Vllm(tmp_path, load), threading.Event()
+
+    def answer(request: Request) -> Reply:
+        if request.path.startswith("/server_info"):
+            left.wait(20)
+        return vllm(request)
+
+    door = door_to(serve(answer), None)
+
+    def say(stage: str) -> None:
+        if stage.startswith("waits up to 600 s"):
+            door.close()
+
+    window = in_daemon_thread(lambda: door.window(WindowPlan(tmp_path, 100), say))
+    with pytest.raises(DecodescopeError):
+        window.result(20)
+    assert not left.is_set()
+    left.set()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, InputError("a fault")])
