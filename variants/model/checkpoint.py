@@ -252,14 +252,16 @@ def require_decoding(name: str, model: Any) -> None:
 
 
 @contextmanager
-def broken_checkpoint(name: str) -> Iterator[None]:
-    """Turn the errors of transformers, which have nearly every type, into a `ModelError`."""
+def broken_checkpoint(name: str, unsupported: str | None = None) -> Iterator[None]:
+    """Turn the errors of transformers, which have nearly every type, into a `ModelError`, with why
+    decodescope itself does not read the checkpoint."""
     try:
         yield
     except (DecodescopeError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise ModelError(f"{name}: cannot be loaded ({in_one_line(error)})") from error
+        why = f"; it is {unsupported}" if unsupported else ""
+        raise ModelError(f"{name}: cannot be loaded ({in_one_line(error)}){why}") from error
 
 
 def in_one_line(error: Exception) -> str:

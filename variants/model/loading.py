@@ -258,7 +258,7 @@ def _load_checkpoint(
     trust_remote_code: bool,
 ) -> LoadedModel:
     options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
-    with broken_checkpoint(source.name):
+    with broken_checkpoint(source.name, unsupported_quantization(files.config)):
         if quantized is not None:
             from decodescope.variants.model.quantized_loading import load_quantized
 
