@@ -44,9 +44,11 @@ SCALES = ("weight_scale", "weight_scale_inv")
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor as the header of `file` describes it; `dtype` is the safetensors name ("BF16")."""
+    """A tensor as the header of `file` describes it under `name`; `dtype` is the safetensors name
+    ("BF16")."""
 
     file: Path
+    name: str
     dtype: str
     shape: Shape
 
@@ -121,7 +123,7 @@ def _header(path: Path) -> dict[str, StoredTensor]:
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return {
-                name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()))
+                name: StoredTensor(path, name, part.get_dtype(), tuple(part.get_shape()))
                 for name, part in slices.items()
             }
     except (SafetensorError, OSError, ValueError) as error:
@@ -133,8 +135,8 @@ def _header(path: Path) -> dict[str, StoredTensor]:
 def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
     """Compare the tensors of a checkpoint with those of the model that config.json describes.
 
-    `skeleton` is that model without memory. Only equal names are compared: transformers renames
-    some tensors.
+    `skeleton` is that model without memory. Only equal names are compared: transformers stacks some
+    tensors.
 
     Raises:
         ModelError: a tensor has another shape; names the first few.

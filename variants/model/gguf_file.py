@@ -93,6 +93,7 @@ def gguf_tensors(path: Path, skeleton: Any) -> dict[str, StoredTensor]:
         return {
             names.get(tensor.name, tensor.name): GgufTensor(
                 path,
+                tensor.name,
                 tensor.tensor_type.name,
                 tuple(int(size) for size in reversed(tensor.shape)),
                 partial(values, tensor),

@@ -21,7 +21,6 @@ from decodescope.variants.model.checkpoint import (
     require_decoding,
     require_finite,
     require_shapes,
-    stored_tensors,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.gguf_file import gguf_tensors
@@ -43,6 +42,7 @@ from decodescope.variants.model.skeleton import (
     torch_dtype,
 )
 from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.stored_names import model_tensors
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
@@ -163,7 +163,8 @@ def load_model(
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, stored_tensors(folder), ranks)
+            tensors = model_tensors(folder, skeleton)
+            quantized = _check_files(source, files, skeleton, tensors, ranks)
             part = _part(source.name, skeleton, ranks, ep)
             if quantized is not None and workload is not None:
                 decoder, weight_bytes = _decoder(files, part), model_bytes(part)
@@ -214,11 +215,11 @@ def loaded_model(
 
 def local_tensors(source: ModelSource, skeleton: Any) -> dict[str, StoredTensor]:
     """The tensors of a folder or a GGUF file, by their names in the model `skeleton`. Raises as
-    `stored_tensors` and `gguf_tensors`."""
+    `model_tensors` and `gguf_tensors`."""
     if source.gguf is not None:
         return gguf_tensors(source.gguf, skeleton)
     assert source.folder is not None
-    return stored_tensors(source.folder)
+    return model_tensors(source.folder, skeleton)
 
 
 def _check_files(

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+from transformers import (
+    AutoModelForCausalLM,
+    CompressedTensorsConfig,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+)
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model import quantized_weights, workload_costs
@@ -106,6 +111,25 @@ def test_the_package_that_wrote_it_reads_the_same_weights(layout: Packed, tmp_pa
     for name, weight in linears(theirs).items():
         expected = mine[name] if name == "lm_head" else mine[name].to(rounded).float()
         assert torch.equal(expected, weight), name
+
+
+def test_matrices_of_a_checkpoint_that_also_reads_images_are_found(tmp_path: Path) -> None:
+    """Gemma 3 is published with `language_model.` before the names of its decoder."""
+    expected = save_packed(tmp_path, LAYOUTS["compressed-tensors"], "gemma3")
+    stored = load_file(tmp_path / WEIGHTS)
+    config = json.loads((tmp_path / "config.json").read_text())
+    quantization = config.pop("quantization_config")
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    outer = Gemma3Config(text_config=config, vision_config=vision, mm_tokens_per_image=4)
+    tensors = {f"language_model.{key}": value for key, value in stored.items()}
+    for key, value in Gemma3ForConditionalGeneration(outer).state_dict().items():
+        if "vision" in key or "projector" in key:
+            tensors[key.removeprefix("model.")] = value.clone()
+    save_file(tensors, tmp_path / WEIGHTS)
+    fields = outer.to_dict() | {"quantization_config": quantization}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert_loaded_as(expected, tmp_path)
 
 
 def test_a_head_of_its_own_may_have_4_bits(tmp_path: Path) -> None:
