@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import DynamicCache
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightRenaming, rename_source_key
 from transformers.utils import logging as transformers_logging
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
@@ -53,22 +55,30 @@ class StoredTensor:
     shape: Shape
 
 
-def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Every tensor of the checkpoint in `folder`, by name, from the headers of its files.
+def model_tensors(folder: Path, skeleton: Any) -> dict[str, StoredTensor]:
+    """Every tensor of the checkpoint in `folder`, from the headers of its files, by the name to
+    which transformers renames it for the model `skeleton`; what it converts, such as the matrices
+    of single experts, by the name before that.
 
     Raises:
         ModelError: there are no safetensors weights, or a file is missing, incomplete or not
-            safetensors, or a tensor is in two; names the file.
+            safetensors, or two tensors have one name; names the file.
     """
+    mapping = get_model_conversion_mapping(skeleton, add_legacy=False)
+    renamings = [each for each in mapping if isinstance(each, WeightRenaming)]
+    expected = skeleton.state_dict()
     tensors: dict[str, StoredTensor] = {}
     for name in _file_names(folder):
-        header = _header(folder / name)
-        if twice := sorted(tensors.keys() & header.keys()):
-            raise ModelError(
-                f"{folder / name}: holds {twice[0]}, as {tensors[twice[0]].file.name} does; "
-                "download or save the model again"
-            )
-        tensors |= header
+        for stored, tensor in _header(folder / name).items():
+            key, _ = rename_source_key(stored, renamings, [], skeleton.base_model_prefix, expected)
+            if stored in expected and key not in expected:
+                key = stored
+            if twice := tensors.get(key):
+                raise ModelError(
+                    f"{tensor.file}: holds {stored}, as {twice.file.name} holds {twice.name}, of "
+                    "the same name in the model; download or save the model again"
+                )
+            tensors[key] = tensor
     if not tensors:
         raise ModelError(f"{folder}: its safetensors files hold no tensors; save the model again")
     return tensors

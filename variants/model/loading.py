@@ -16,6 +16,7 @@ from decodescope.variants.model.checkpoint import (
     broken_checkpoint,
     holds_quantized,
     in_one_line,
+    model_tensors,
     quiet_transformers,
     require_complete,
     require_decoding,
@@ -42,7 +43,6 @@ from decodescope.variants.model.skeleton import (
     torch_dtype,
 )
 from decodescope.variants.model.source import ModelSource
-from decodescope.variants.model.stored_names import model_tensors
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,

@@ -68,7 +68,7 @@ def narrow_matrices(
 ) -> dict[str, NarrowMatrix]:
     """The 8-bit matrices of a checkpoint, by the name of their nn.Linear in `skeleton`.
 
-    `name` is the model's, for the message; `tensors` are those of `stored_tensors`. FP8 weights
+    `name` is the model's, for the message; `tensors` are those of `model_tensors`. FP8 weights
     without scales are a plain cast, unless config.json has `declared` that they are quantized.
 
     Raises:

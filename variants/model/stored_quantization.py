@@ -38,7 +38,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
     "null": lambda value: value is None,
 }
 _WEIGHTS = "config_groups.*.weights"
-_OF_WORDS = {
+_GPTQ_OR_AWQ = {
     **dict.fromkeys(("bits", "w_bit", "group_size", "q_group_size"), "an integer"),
     **dict.fromkeys(("sym", "desc_act", "zero_point"), "a boolean or null"),
     **dict.fromkeys(("checkpoint_format", "version"), "a string or null"),
@@ -61,8 +61,8 @@ _TYPES: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(
         schemes.METHODS,
         {"dynamic": "an object or null", "dynamic.*": "an object or null"}
-        | _OF_WORDS
-        | {f"dynamic.*.{name}": kind for name, kind in _OF_WORDS.items()},
+        | _GPTQ_OR_AWQ
+        | {f"dynamic.*.{name}": kind for name, kind in _GPTQ_OR_AWQ.items()},
     ),
 }
 

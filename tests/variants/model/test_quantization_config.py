@@ -23,7 +23,7 @@ from tests.variants.model.test_grouped_checkpoints import load
 
 FIELD = "quantization_config"
 _WEIGHTS = ("num_bits", "type", "strategy", "symmetric", "group_size", "actorder")
-_OF_WORDS = ("bits", "group_size", "sym", "desc_act", "checkpoint_format")
+_GPTQ = ("bits", "group_size", "sym", "desc_act", "checkpoint_format")
 PLACES: dict[str, tuple[str, ...]] = {
     "compressed-tensors": (
         *("quant_method", "format", "config_groups", "sparsity_config", "transform_config"),
@@ -31,10 +31,10 @@ PLACES: dict[str, tuple[str, ...]] = {
         *(f"config_groups.group_0.weights.{name}" for name in _WEIGHTS),
     ),
     "gptq": (
-        *("quant_method", "w_bit", "q_group_size", "dynamic", "dynamic.+:down", *_OF_WORDS),
-        *(f"dynamic.+:down.{name}" for name in _OF_WORDS),
+        *("quant_method", "w_bit", "q_group_size", "dynamic", "dynamic.+:down", *_GPTQ),
+        *(f"dynamic.+:down.{name}" for name in _GPTQ),
     ),
-    "awq": ("quant_method", *_OF_WORDS[:2], "version", "zero_point"),
+    "awq": ("quant_method", *_GPTQ[:2], "version", "zero_point"),
     "modelopt": ("quant_method", "quant_algo"),
     "fp8": ("quant_method", "weight_block_size"),
     "mxfp4": ("quant_method",),

@@ -64,7 +64,7 @@ def packed_schemes(fields: Fields) -> tuple[PackedScheme, ...]:
         named = str(fields.get("quant_algo")).upper() == _NVFP4
         return (PackedScheme("nvfp4", 16),) if named else ()
     if method in METHODS:
-        found = [_scheme_of_words(part) for _, part in _parts(fields)]
+        found = [_scheme_of_part(part) for _, part in _parts(fields)]
     else:
         packed = [each for each in weight_schemes(fields) if each.get("num_bits", 8) == 4]
         found = [_scheme(weights) for weights in packed]
@@ -110,7 +110,7 @@ def _parts(fields: Fields) -> Iterator[tuple[str, Fields]]:
             yield f"{FIELD}.dynamic.{brief(pattern)}", {**fields, **(changed or {})}
 
 
-def _scheme_of_words(fields: Fields) -> PackedScheme:
+def _scheme_of_part(fields: Fields) -> PackedScheme:
     group = max(fields.get(_named(fields, *_GROUPS), 128), 0)
     if fields["quant_method"] == "awq":
         return PackedScheme("awq", group, symmetric=False)
