@@ -129,8 +129,8 @@ def stored_format(shape: ModelShape, config: _Config) -> WeightFormat:
     matrices = None if reader is None else reader(config)
     if matrices is None:
         raise InputError(
-            f"{shape.source}: weights quantised by {shown(method)} in a format that is not known; "
-            "say the format with --weights"
+            f"{shape.source}: weights quantised by {shown(method)} in a format that is not known "
+            f"(quantization_config {shown(dict(config))}); say the format with --weights"
         )
     return matrices
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import DynamicCache
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightRenaming, rename_source_key
 from transformers.utils import logging as transformers_logging
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
@@ -44,29 +46,39 @@ SCALES = ("weight_scale", "weight_scale_inv")
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor as the header of `file` describes it; `dtype` is the safetensors name ("BF16")."""
+    """A tensor as the header of `file` describes it under `name`; `dtype` is the safetensors name
+    ("BF16")."""
 
     file: Path
+    name: str
     dtype: str
     shape: Shape
 
 
-def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Every tensor of the checkpoint in `folder`, by name, from the headers of its files.
+def model_tensors(folder: Path, skeleton: Any) -> dict[str, StoredTensor]:
+    """Every tensor of the checkpoint in `folder`, from the headers of its files, by the name to
+    which transformers renames it for the model `skeleton`; what it converts, such as the matrices
+    of single experts, by the name before that.
 
     Raises:
         ModelError: there are no safetensors weights, or a file is missing, incomplete or not
-            safetensors, or a tensor is in two; names the file.
+            safetensors, or two tensors have one name; names the file.
     """
+    mapping = get_model_conversion_mapping(skeleton, add_legacy=False)
+    renamings = [each for each in mapping if isinstance(each, WeightRenaming)]
+    expected = skeleton.state_dict()
     tensors: dict[str, StoredTensor] = {}
     for name in _file_names(folder):
-        header = _header(folder / name)
-        if twice := sorted(tensors.keys() & header.keys()):
-            raise ModelError(
-                f"{folder / name}: holds {twice[0]}, as {tensors[twice[0]].file.name} does; "
-                "download or save the model again"
-            )
-        tensors |= header
+        for stored, tensor in _header(folder / name).items():
+            key, _ = rename_source_key(stored, renamings, [], skeleton.base_model_prefix, expected)
+            if stored in expected and key not in expected:
+                key = stored
+            if twice := tensors.get(key):
+                raise ModelError(
+                    f"{tensor.file}: holds {stored}, as {twice.file.name} holds {twice.name}, of "
+                    "the same name in the model; download or save the model again"
+                )
+            tensors[key] = tensor
     if not tensors:
         raise ModelError(f"{folder}: its safetensors files hold no tensors; save the model again")
     return tensors
@@ -121,7 +133,7 @@ def _header(path: Path) -> dict[str, StoredTensor]:
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return {
-                name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()))
+                name: StoredTensor(path, name, part.get_dtype(), tuple(part.get_shape()))
                 for name, part in slices.items()
             }
     except (SafetensorError, OSError, ValueError) as error:
@@ -133,8 +145,8 @@ def _header(path: Path) -> dict[str, StoredTensor]:
 def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
     """Compare the tensors of a checkpoint with those of the model that config.json describes.
 
-    `skeleton` is that model without memory. Only equal names are compared: transformers renames
-    some tensors.
+    `skeleton` is that model without memory. Only equal names are compared: transformers stacks some
+    tensors.
 
     Raises:
         ModelError: a tensor has another shape; names the first few.
@@ -252,14 +264,16 @@ def require_decoding(name: str, model: Any) -> None:
 
 
 @contextmanager
-def broken_checkpoint(name: str) -> Iterator[None]:
-    """Turn the errors of transformers, which have nearly every type, into a `ModelError`."""
+def broken_checkpoint(name: str, unsupported: str | None = None) -> Iterator[None]:
+    """Turn the errors of transformers, which have nearly every type, into a `ModelError`, with why
+    decodescope itself does not read the checkpoint."""
     try:
         yield
     except (DecodescopeError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise ModelError(f"{name}: cannot be loaded ({in_one_line(error)})") from error
+        why = f"; it is {unsupported}" if unsupported else ""
+        raise ModelError(f"{name}: cannot be loaded ({in_one_line(error)}){why}") from error
 
 
 def in_one_line(error: Exception) -> str:

@@ -23,6 +23,9 @@ from decodescope.variants.parallel.cuts import Sliceable
 
 # llama.cpp's divisors of the frequencies of Llama 3, which transformers' reader leaves out.
 ROPE_FACTORS = "rope_freqs.weight"
+# The size of heads, which transformers' reader leaves out for most architectures.
+_HEADS, _KEY = "heads", "attention.key_length"
+_OF_HEADS = ("attention.value_length", "rope.dimension_count")
 # Elements that are dequantised at once, in float32.
 _BLOCK = 1 << 23
 _UNQUANTISED = ("F32", "F16")
@@ -47,10 +50,28 @@ def gguf_config(path: Path) -> dict[str, object]:
     """
     if find_spec("gguf") is None:
         raise MissingRequirement(f"{path}: GGUF files need the package gguf: pip install gguf")
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+    from transformers.modeling_gguf_pytorch_utils import (
+        GGUF_TO_TRANSFORMERS_MAPPING,
+        load_gguf_checkpoint,
+    )
 
+    # A part of its own of what the reader returns: opening the file again takes seconds.
+    GGUF_TO_TRANSFORMERS_MAPPING[_HEADS] = {
+        architecture: {name: name for name in (_KEY, *_OF_HEADS)}
+        for architecture, names in GGUF_TO_TRANSFORMERS_MAPPING["config"].items()
+        if _KEY not in names
+    }
     with _whole(path):
-        config: dict[str, object] = load_gguf_checkpoint(str(path))["config"]
+        read = load_gguf_checkpoint(str(path))
+        config: dict[str, object] = read["config"]
+        if size := read[_HEADS].pop(_KEY, None):
+            for name, other in read[_HEADS].items():
+                if other != size:
+                    raise ModelError(
+                        f"{path}: {_KEY} is {size} and {name} {other} in its metadata; only heads "
+                        "of one size, rotated whole, are read; use its safetensors checkpoint"
+                    )
+            config["head_dim"] = size
     return config
 
 
@@ -72,6 +93,7 @@ def gguf_tensors(path: Path, skeleton: Any) -> dict[str, StoredTensor]:
         return {
             names.get(tensor.name, tensor.name): GgufTensor(
                 path,
+                tensor.name,
                 tensor.tensor_type.name,
                 tuple(int(size) for size in reversed(tensor.shape)),
                 partial(values, tensor),

@@ -18,12 +18,12 @@ from decodescope.variants.model.checkpoint import (
     broken_checkpoint,
     holds_quantized,
     in_one_line,
+    model_tensors,
     quiet_transformers,
     require_complete,
     require_decoding,
     require_finite,
     require_shapes,
-    stored_tensors,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.gguf_file import gguf_tensors
@@ -167,7 +167,8 @@ def load_model(
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, stored_tensors(folder), ranks)
+            tensors = model_tensors(folder, skeleton)
+            quantized = _check_files(source, files, skeleton, tensors, ranks)
             part = _part(source.name, skeleton, ranks, ep)
             if quantized is not None and workload is not None:
                 decoder, weight_bytes = _decoder(files, part), model_bytes(part)
@@ -218,11 +219,11 @@ def loaded_model(
 
 def local_tensors(source: ModelSource, skeleton: Any) -> dict[str, StoredTensor]:
     """The tensors of a folder or a GGUF file, by their names in the model `skeleton`. Raises as
-    `stored_tensors` and `gguf_tensors`."""
+    `model_tensors` and `gguf_tensors`."""
     if source.gguf is not None:
         return gguf_tensors(source.gguf, skeleton)
     assert source.folder is not None
-    return stored_tensors(source.folder)
+    return model_tensors(source.folder, skeleton)
 
 
 def _check_files(
@@ -278,7 +279,7 @@ def _load_checkpoint(
     trust_remote_code: bool,
 ) -> LoadedModel:
     options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
-    with broken_checkpoint(source.name):
+    with broken_checkpoint(source.name, unsupported_quantization(files.config)):
         if quantized is not None:
             from decodescope.variants.model.quantized_loading import load_quantized
 

@@ -69,7 +69,7 @@ def narrow_matrices(
 ) -> dict[str, NarrowMatrix]:
     """The 8-bit matrices of a checkpoint, by the name of their nn.Linear in `skeleton`.
 
-    `name` is the model's, for the message; `tensors` are those of `stored_tensors`. FP8 weights
+    `name` is the model's, for the message; `tensors` are those of `model_tensors`. FP8 weights
     without scales are a plain cast, unless config.json has `declared` that they are quantized.
 
     Raises:
@@ -108,9 +108,10 @@ def _require_types(
             continue
         types = (*_SCALE_TYPES, *(NARROW_TYPES if key in weights else ()))
         for stored in every_name(stored_names(key, tensors, experts) or ()):
-            if tensors[stored].dtype not in types:
+            tensor = tensors[stored]
+            if tensor.dtype not in types:
                 place = "" if key in weights else ", and not of a Linear layer"
-                raise _refused(name, f"{stored} is {tensors[stored].dtype}{place}")
+                raise _refused(name, f"{tensor.name} is {tensor.dtype}{place}")
 
 
 def _matrix(

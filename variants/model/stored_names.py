@@ -1,7 +1,6 @@
 """The names of a checkpoint's tensors where they are not those of the model.
 
-Checkpoints of mixtures hold experts one by one, and Mixtral's call its parts by other names;
-transformers stacks the experts: gate above up, and down.
+Checkpoints of mixtures hold experts one by one; transformers stacks them: gate above up, and down.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,19 +16,17 @@ Names = str | tuple[tuple[str, ...], ...]
 
 
 def stored_names(key: str, tensors: Collection[str], experts: int) -> Names | None:
-    """The names of the `tensors` of a checkpoint that make up the tensor `key` of a model, of its
-    `experts` from the first row on; None if the checkpoint lacks some."""
-    for place in (key, key.replace(".mlp.", ".block_sparse_moe.", 1)):
-        if place in tensors:
-            return place
-        owner, _, leaf = place.rpartition(".")
-        for parts in _OF_EXPERTS.get(leaf, ()):
-            names = tuple(
-                tuple(f"{owner}.{expert}.{part}.weight" for part in parts)
-                for expert in range(experts)
-            )
-            if all(name in tensors for expert in names for name in expert):
-                return names
+    """The names among `tensors` that make up the tensor `key` of a model, of its `experts` from the
+    first row on; None if the checkpoint lacks some."""
+    if key in tensors:
+        return key
+    owner, _, leaf = key.rpartition(".")
+    for parts in _OF_EXPERTS.get(leaf, ()):
+        names = tuple(
+            tuple(f"{owner}.{expert}.{part}.weight" for part in parts) for expert in range(experts)
+        )
+        if all(name in tensors for expert in names for name in expert):
+            return names
     return None
 
 

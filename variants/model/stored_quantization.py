@@ -9,16 +9,16 @@ compressed-tensors' QuantizationConfig, vLLM's readers of `fp8`, `fbgemm_fp8` an
 transformers' FineGrainedFP8Config.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.modelling.weight_formats import config_groups, weight_schemes
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.model.grouped import schemes
-from decodescope.variants.model.grouped.schemes import PackedScheme, packed_schemes
+from decodescope.variants.model.grouped.schemes import FIELD, PackedScheme, packed_schemes
 from decodescope.variants.spec import VariantSpec, WeightFormat
 
-FIELD = "quantization_config"
 METHODS = ("compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "mxfp4", *schemes.METHODS)
 
 _FORMATS = (
@@ -27,7 +27,44 @@ _FORMATS = (
 )
 _STRATEGIES = ("channel", "tensor")
 _MODELOPT_ALGORITHMS = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4")
-_TYPES: dict[str, WeightFormat] = {"float": "fp8_e4m3", "int": "int8"}
+_FORMAT_OF_TYPE: dict[str, WeightFormat] = {"float": "fp8_e4m3", "int": "int8"}
+
+# What each field that is read may be, by the methods that have it; "*" is every key.
+_KINDS: Mapping[str, Callable[[object], bool]] = {
+    "a string": lambda value: isinstance(value, str),
+    "an integer": is_integer,
+    "a boolean": lambda value: isinstance(value, bool),
+    "an object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
+_WEIGHTS = "config_groups.*.weights"
+_GPTQ_OR_AWQ = {
+    **dict.fromkeys(("bits", "w_bit", "group_size", "q_group_size"), "an integer"),
+    **dict.fromkeys(("sym", "desc_act", "zero_point"), "a boolean or null"),
+    **dict.fromkeys(("checkpoint_format", "version"), "a string or null"),
+}
+_TYPES: Mapping[str, Mapping[str, str]] = {
+    "compressed-tensors": {
+        "config_groups": "an object or null",
+        "config_groups.*": "an object",
+        _WEIGHTS: "an object or null",
+        f"{_WEIGHTS}.num_bits": "an integer",
+        f"{_WEIGHTS}.type": "a string",
+        f"{_WEIGHTS}.strategy": "a string or null",
+        f"{_WEIGHTS}.symmetric": "a boolean",
+        f"{_WEIGHTS}.group_size": "an integer or null",
+        f"{_WEIGHTS}.actorder": "a string or a boolean or null",
+        **dict.fromkeys(("format", "config_groups.*.format"), "a string or null"),
+        **dict.fromkeys(("sparsity_config", "transform_config"), "an object or null"),
+    },
+    "modelopt": {"quant_algo": "a string"},
+    **dict.fromkeys(
+        schemes.METHODS,
+        {"dynamic": "an object or null", "dynamic.*": "an object or null"}
+        | _GPTQ_OR_AWQ
+        | {f"dynamic.*.{name}": kind for name, kind in _GPTQ_OR_AWQ.items()},
+    ),
+}
 
 
 def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
@@ -38,12 +75,13 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
     fields = _fields(config)
     if fields is None:
         return None
-    reasons = dict.fromkeys(_reasons(fields, config.get("model_type")))
-    if not reasons:
+    reason = next(_reasons(fields, config.get("model_type")), None)
+    if reason is None:
         return None
-    method = schemes.shown(fields["quant_method"])
+    path, value = reason
     return (
-        f"a checkpoint quantized by {method} with {', '.join(reasons)} "
+        f"a checkpoint quantized by {schemes.shown(fields['quant_method'])} with {path} "
+        f"{schemes.shown(value)} "
         "(only 8-bit weights with one scale for each output channel or matrix, and 4-bit ones)"
     )
 
@@ -75,7 +113,7 @@ def declared_formats(config: Mapping[str, Any]) -> set[WeightFormat]:
     if fields["quant_method"] != "compressed-tensors":
         return {*packed} or {"fp8_e4m3"}
     types = {_type(weights) for weights in weight_schemes(fields) if not _has_4_bits(weights)}
-    return {*packed, *(format for type, format in _TYPES.items() if type in types)}
+    return {*packed, *(format for type, format in _FORMAT_OF_TYPE.items() if type in types)}
 
 
 def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> None:
@@ -111,60 +149,88 @@ def _fields(config: Mapping[str, Any]) -> dict[str, Any] | None:
     fields = config.get(FIELD)
     if fields is None:
         return None
-    if not isinstance(fields, dict) or not isinstance(fields.get("quant_method"), str):
+    _require(FIELD, fields, "an object")
+    _require(f"{FIELD}.quant_method", method := fields.get("quant_method"), "a string")
+    for place, kinds in _TYPES.get(method, {}).items():
+        for path, value in _at(fields, place):
+            _require(path, value, kinds)
+    return dict(fields)
+
+
+def _require(path: str, value: object, kinds: str) -> None:
+    if not any(_KINDS[kind](value) for kind in kinds.split(" or ")):
         raise ModelError(
-            f"config.json: {FIELD} is not an object with a quant_method; use the config.json that "
+            f"config.json: {path} is {schemes.shown(value)}, not {kinds}; use the config.json that "
             "was saved with the weights"
         )
-    return fields
 
 
-def _reasons(fields: Mapping[str, Any], model_type: object) -> Iterator[str]:
+def _at(fields: Mapping[str, Any], place: str) -> list[tuple[str, Any]]:
+    """The values at a place of `_TYPES`, with their paths."""
+    found: list[tuple[str, Any]] = [(FIELD, fields)]
+    for part in place.split("."):
+        found = [
+            (f"{path}.{schemes.brief(key)}", value)
+            for path, inner in found
+            if isinstance(inner, dict)
+            for key, value in inner.items()
+            if part in ("*", key)
+        ]
+    return found
+
+
+def _reasons(fields: Mapping[str, Any], model_type: object) -> Iterator[tuple[str, object]]:
+    """The fields, by their paths, because of which a checkpoint is not loaded as it is."""
     method = fields["quant_method"]
     if method == "compressed-tensors":
         yield from _compressed_tensors_reasons(fields)
     elif method == "fp8":
         if (block := fields.get("weight_block_size")) is not None:
-            yield f"one scale for each block of {schemes.shown(block)}"
+            yield f"{FIELD}.weight_block_size", block
     elif method == "modelopt":
         algorithm = fields.get("quant_algo")
         if str(algorithm).upper() not in _MODELOPT_ALGORITHMS:
-            yield f"quant_algo {schemes.shown(algorithm)}"
+            yield f"{FIELD}.quant_algo", algorithm
     elif method == "mxfp4":
         if model_type != "gpt_oss":
-            yield f"experts of a model of type {schemes.shown(model_type)}"
+            yield "model_type", model_type
     elif method in schemes.METHODS:
         yield from schemes.packed_reasons(fields)
     elif method not in METHODS:
-        yield "its own packing"
+        yield f"{FIELD}.quant_method", method
 
 
-def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[str]:
-    for part in (fields, *config_groups(fields)):
-        if (form := part.get("format")) is not None and form not in _FORMATS:
-            yield f"format {schemes.shown(form)}"
-    for weights in weight_schemes(fields):
-        if _has_4_bits(weights):
-            yield from schemes.scheme_reasons(weights)
-            continue
-        if (bits := weights.get("num_bits", 8)) != 8:
-            yield f"{schemes.shown(bits)}-bit weights"
-        if (kind := _type(weights)) not in _TYPES:
-            yield f"weights of type {kind}"
-        inferred = "tensor" if weights.get("group_size") is None else "group"
-        if (strategy := schemes.shown(weights.get("strategy") or inferred)) not in _STRATEGIES:
-            yield f"one scale for each {strategy}"
-        if not weights.get("symmetric", True):
-            yield "zero points"
+def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for path, form in (*_at(fields, "format"), *_at(fields, "config_groups.*.format")):
+        if form is not None and form not in _FORMATS:
+            yield path, form
+    for path, weights in _at(fields, _WEIGHTS):
+        if weights is not None:
+            names = schemes.scheme_reasons if _has_4_bits(weights) else _scheme_reasons
+            yield from ((f"{path}.{name}", weights.get(name)) for name in names(weights))
     for name in ("sparsity_config", "transform_config"):
         extra = fields.get(name)
-        if isinstance(extra, dict) and extra and extra.get("format") != "dense":
-            yield f"a {name}"
+        if extra and extra.get("format") != "dense":
+            yield f"{FIELD}.{name}", extra
+
+
+def _scheme_reasons(weights: Mapping[str, Any]) -> Iterator[str]:
+    """The fields because of which 8-bit weights are not loaded as they are."""
+    if _type(weights) not in _FORMAT_OF_TYPE:
+        yield "type"
+    if weights.get("num_bits", 8) != 8:
+        yield "num_bits"
+    if (strategy := weights.get("strategy")) is None and weights.get("group_size") is not None:
+        yield "group_size"
+    elif strategy is not None and strategy not in _STRATEGIES:
+        yield "strategy"
+    if not weights.get("symmetric", True):
+        yield "symmetric"
 
 
 def _has_4_bits(weights: Mapping[str, Any]) -> bool:
-    return weights.get("num_bits", 8) == 4 and _type(weights) in _TYPES
+    return weights.get("num_bits", 8) == 4 and _type(weights) in _FORMAT_OF_TYPE
 
 
 def _type(weights: Mapping[str, Any]) -> str:
-    return schemes.shown(weights.get("type", "int"))
+    return str(weights.get("type", "int"))

@@ -37,10 +37,10 @@ class TensorReader(ExitStack):
         own. Of matrices of experts, those of one are below each other, [experts, rows, columns].
         """
         if isinstance(names, str):
-            file = self._file(names)
-            tensor = file.get_tensor(names) if part is None else part(file.get_slice(names))
+            file, stored = self._file(names), self._tensors[names].name
+            tensor = file.get_tensor(stored) if part is None else part(file.get_slice(stored))
         else:
-            stacked = _Stacked([[self._file(key).get_slice(key) for key in each] for each in names])
+            stacked = _Stacked([[self._slice(key) for key in each] for each in names])
             tensor = stacked[:] if part is None else part(stacked)
         # The tensor may be a part of the mapped file.
         return tensor.to(self._device, dtype or tensor.dtype, copy=True)
@@ -56,6 +56,9 @@ class TensorReader(ExitStack):
             torch.equal(self.read(name, dtype, part), self.read(other, dtype, part))
             for part in parts
         )
+
+    def _slice(self, key: str) -> Any:
+        return self._file(key).get_slice(self._tensors[key].name)
 
     def _file(self, key: str) -> Any:
         path = self._tensors[key].file

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,7 @@ FIELDS: Mapping[str, Any] = {
     "rope_freq_base": 500.0,
     "vocab_size": VOCABULARY,
 }
-_KV = HIDDEN // HEADS * KV_HEADS
 _MATRICES = {
-    "attn_q": (HIDDEN, HIDDEN),
-    "attn_k": (_KV, HIDDEN),
-    "attn_v": (_KV, HIDDEN),
-    "attn_output": (HIDDEN, HIDDEN),
     "ffn_gate": (INTERMEDIATE, HIDDEN),
     "ffn_up": (INTERMEDIATE, HIDDEN),
     "ffn_down": (HIDDEN, INTERMEDIATE),
@@ -64,12 +60,15 @@ def save_gguf(
     architecture: str = "llama",
     head: bool = True,
     rope_factors: np.ndarray[Any, Any] | None = None,
+    head_dim: int = HIDDEN // HEADS,
+    fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """A model with random weights: `kinds` of tensors by their names, all else float32. Without a
-    `head` of its own, the embedding table is that. llama.cpp stores `rope_factors` of Llama 3."""
+    `head` of its own, the embedding table is that. llama.cpp stores `rope_factors` of Llama 3.
+    `fields` are added to the metadata."""
     random = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, architecture)
-    for name, value in FIELDS.items():
+    for name, value in {**FIELDS, **fields}.items():
         getattr(writer, f"add_{name}")(value)
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd": (VOCABULARY, HIDDEN),
@@ -80,6 +79,11 @@ def save_gguf(
         del shapes["output"]
     for layer in range(LAYERS):
         shapes |= {f"blk.{layer}.{name}": shape for name, shape in _MATRICES.items()}
+        shapes |= {f"blk.{layer}.attn_q": (HEADS * head_dim, HIDDEN)}
+        shapes |= {f"blk.{layer}.attn_{each}": (KV_HEADS * head_dim, HIDDEN) for each in "kv"}
+        shapes |= {f"blk.{layer}.attn_output": (HIDDEN, HEADS * head_dim)}
+        if architecture == "qwen3":
+            shapes |= {f"blk.{layer}.attn_{each}_norm": (head_dim,) for each in "qk"}
         shapes |= {f"blk.{layer}.{name}_norm": (HIDDEN,) for name in ("attn", "ffn")}
     for name, shape in shapes.items():
         kind = kinds.get(name.rpartition(".")[2])
@@ -98,9 +102,10 @@ def save_gguf(
     writer.close()
 
 
-def by_transformers(path: Path) -> PreTrainedModel:
-    """The model that transformers' reader makes of the file, in fp32."""
-    config = load_gguf_checkpoint(str(path))["config"]
+def by_transformers(path: Path, **changes: Any) -> PreTrainedModel:
+    """The model that transformers' reader makes of the file, with other fields in its
+    configuration, in fp32."""
+    config = load_gguf_checkpoint(str(path))["config"] | changes
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.float32)
     read = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)
     model.load_state_dict(read["tensors"], strict=config["tie_word_embeddings"] is False)

@@ -269,3 +269,31 @@ def save_packed(
             module.weight = nn.Parameter(weight, requires_grad=False)
     save_file({key: value.contiguous() for key, value in tensors.items()}, folder / WEIGHTS)
     return model
+
+
+def save_mixed(
+    folder: Path, first: Packed, second: Packed, part: str, fields: Mapping[str, Any]
+) -> PreTrainedModel:
+    """Save a checkpoint in the first layout, of which each `part` is in the second; `fields` are
+    added to the quantization_config. Returns its model with the weights, in fp32."""
+    expected = save_packed(folder, first)
+    other = save_packed(folder / "other", replace(second, sizes=first.sizes))
+    tensors, others = (load_file(each / WEIGHTS) for each in (folder, folder / "other"))
+    mixed = {key: value for key, value in tensors.items() if part not in key}
+    save_file(mixed | {key: others[key] for key in others if part in key}, folder / WEIGHTS)
+    for name, module in other.named_modules():
+        if name.endswith(part):
+            expected.set_submodule(name, module)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] |= fields
+    (folder / "config.json").write_text(json.dumps(config))
+    return expected
+
+
+def both_groups(first: Packed, second: Packed) -> dict[str, Any]:
+    """The fields of compressed-tensors for matrices of both."""
+    groups = (layout.config["config_groups"]["group_0"] for layout in (first, second))
+    return {
+        "format": "mixed-precision",
+        "config_groups": {f"group_{number}": group for number, group in enumerate(groups)},
+    }

@@ -90,6 +90,33 @@ def test_frequencies_are_divided_by_the_factors_of_the_file(tmp_path: Path) -> N
     assert torch.equal(loaded.model(ids).logits, theirs(ids).logits)
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+@pytest.mark.parametrize("rotated", [{}, {"rope_dimension_count": 96}])
+def test_heads_have_the_size_that_the_file_says(
+    architecture: str, rotated: dict[str, int], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.gguf"
+    fields = {"key_length": 96, "value_length": 96} | rotated
+    save_gguf(path, MIXES["Q4_0"], architecture, head_dim=96, fields=fields)
+    loaded = load(path)
+    ids = torch.arange(9)[None]
+    assert torch.equal(loaded.model(ids).logits, by_transformers(path, head_dim=96)(ids).logits)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"value_length": 32}, "attention.value_length 32 in its metadata; only heads of one"),
+        ({"rope_dimension_count": 48}, "rope.dimension_count 48 in its metadata; only heads"),
+    ],
+)
+def test_heads_of_two_sizes_are_refused(fields: dict[str, int], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    save_gguf(path, MIXES["Q4_0"], head_dim=96, fields={"key_length": 96} | fields)
+    with pytest.raises(ModelError, match=f"attention.key_length is 96 and {words}"):
+        load(path)
+
+
 def test_a_file_is_opened_as_seldom_as_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

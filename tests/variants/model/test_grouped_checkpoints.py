@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+from transformers import (
+    AutoModelForCausalLM,
+    CompressedTensorsConfig,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+)
 
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model import quantized_weights, workload_costs
 from decodescope.variants.model.grouped import matrix
 from decodescope.variants.model.loading import LoadedModel, load_model
@@ -22,7 +27,16 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
-from tests.variants.model.grouped_checkpoints import LAYOUTS, Packed, save_packed, with_one_layer
+from tests.variants.model.broken_checkpoints import with_config
+from tests.variants.model.grouped_checkpoints import (
+    LAYOUTS,
+    SIZES,
+    Packed,
+    both_groups,
+    save_mixed,
+    save_packed,
+    with_one_layer,
+)
 from tests.variants.model.quantized_checkpoints import (
     WEIGHTS,
     Layout,
@@ -52,6 +66,16 @@ def linears(model: torch.nn.Module) -> dict[str, torch.Tensor]:
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear | QuantizedLinear)
     }
+
+
+def assert_loaded_as(expected: torch.nn.Module, folder: Path) -> None:
+    loaded = load(folder).model
+    mine, theirs = linears(loaded), linears(expected)
+    assert mine.keys() == theirs.keys()
+    for name, weight in mine.items():
+        assert torch.equal(weight, theirs[name]), name
+    ids = families.prompt_ids(FAMILY, 2, 9)
+    assert torch.equal(loaded(ids).logits, expected(ids).logits)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
@@ -87,6 +111,25 @@ def test_the_package_that_wrote_it_reads_the_same_weights(layout: Packed, tmp_pa
     for name, weight in linears(theirs).items():
         expected = mine[name] if name == "lm_head" else mine[name].to(rounded).float()
         assert torch.equal(expected, weight), name
+
+
+def test_matrices_of_a_checkpoint_that_also_reads_images_are_found(tmp_path: Path) -> None:
+    """Gemma 3 is published with `language_model.` before the names of its decoder."""
+    expected = save_packed(tmp_path, LAYOUTS["compressed-tensors"], "gemma3")
+    stored = load_file(tmp_path / WEIGHTS)
+    config = json.loads((tmp_path / "config.json").read_text())
+    quantization = config.pop("quantization_config")
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    outer = Gemma3Config(text_config=config, vision_config=vision, mm_tokens_per_image=4)
+    tensors = {f"language_model.{key}": value for key, value in stored.items()}
+    for key, value in Gemma3ForConditionalGeneration(outer).state_dict().items():
+        if "vision" in key or "projector" in key:
+            tensors[key.removeprefix("model.")] = value.clone()
+    save_file(tensors, tmp_path / WEIGHTS)
+    fields = outer.to_dict() | {"quantization_config": quantization}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert_loaded_as(expected, tmp_path)
 
 
 def test_a_head_of_its_own_may_have_4_bits(tmp_path: Path) -> None:
@@ -128,23 +171,76 @@ def test_matrices_of_8_and_4_bits_are_one_model(tmp_path: Path) -> None:
     assert "; 2 8-bit matrices of the checkpoint (float8_e4m3fn) are read" in finding.message
 
 
-def test_each_matrix_has_one_of_several_schemes(tmp_path: Path) -> None:
-    """By the number of its groups."""
-    first = LAYOUTS["compressed-tensors"]
-    second = replace(LAYOUTS["compressed-tensors, channels"], sizes=first.sizes)
-    expected, other = save_packed(tmp_path / "a", first), save_packed(tmp_path / "b", second)
-    mixed, others = (load_file(tmp_path / folder / WEIGHTS) for folder in "ab")
-    save_file(
-        mixed | {key: others[key] for key in others if "down_proj" in key}, tmp_path / "a" / WEIGHTS
-    )
-    for mine, theirs in zip(expected.model.layers, other.model.layers, strict=True):
-        mine.mlp.down_proj = theirs.mlp.down_proj
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    added = second.config["config_groups"]["group_0"]
-    config["quantization_config"]["config_groups"]["group_1"] = added
-    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
-    ids = families.prompt_ids(FAMILY, 2, 9)
-    assert torch.equal(load(tmp_path / "a").model(ids).logits, expected(ids).logits)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("compressed-tensors", "compressed-tensors, channels"),
+        ("compressed-tensors", "compressed-tensors, actorder group"),
+        ("compressed-tensors", "compressed-tensors in bf16, zero points"),
+        ("compressed-tensors", "NVFP4 of compressed-tensors"),
+        ("compressed-tensors, channels", "MXFP4 of compressed-tensors"),
+        ("MXFP4 of compressed-tensors", "NVFP4 of compressed-tensors"),
+    ],
+)
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_each_matrix_has_one_of_several_schemes(
+    one: str, other: str, exchanged: bool, tmp_path: Path
+) -> None:
+    layouts = [replace(LAYOUTS[name], sizes=SIZES) for name in (other, one)]
+    fields = both_groups(*layouts)
+    first, second = reversed(layouts) if exchanged else layouts
+    expected = save_mixed(tmp_path, first, second, "down_proj", fields)
+    assert_loaded_as(expected, tmp_path)
+
+
+GPTQ, DOWN = LAYOUTS["GPTQ"], "+:.*down_proj"
+
+
+@pytest.mark.parametrize(
+    ("changes", "second"),
+    [
+        ({"group_size": 16}, replace(GPTQ, group=16)),
+        ({"group_size": -1}, replace(GPTQ, group=0)),
+        ({"sym": True}, LAYOUTS["GPTQ, symmetric"]),
+        ({"desc_act": True}, LAYOUTS["GPTQ, desc_act"]),
+    ],
+    ids=["group_size", "channels", "sym", "desc_act"],
+)
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_dynamic_of_gptq_changes_the_scheme_of_modules(
+    changes: dict[str, Any], second: Packed, exchanged: bool, tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {"dynamic": {DOWN: changes, "-:.*lm_head": {}}}
+    first = GPTQ
+    if exchanged:
+        others = {name: GPTQ.config[name] for name in changes}
+        first, second, fields = second, first, changes | {"dynamic": {DOWN: others}}
+    expected = save_mixed(tmp_path, first, second, "down_proj", fields)
+    assert_loaded_as(expected, tmp_path)
+
+
+def test_dynamic_of_gptq_leaves_modules_out(tmp_path: Path) -> None:
+    expected = save_packed(tmp_path, GPTQ)
+    tensors = load_file(tmp_path / WEIGHTS)
+    plain = {key: value for key, value in tensors.items() if ".down_proj." not in key}
+    for name, module in expected.named_modules():
+        if name.endswith("down_proj"):
+            plain[f"{name}.weight"] = module.weight
+            plain[f"{name}.bias"] = module.bias
+    save_file(plain, tmp_path / WEIGHTS)
+    with_config(quantization_config=GPTQ.config | {"dynamic": {"-:.*down_proj": {}}})(tmp_path)
+    assert_loaded_as(expected, tmp_path)
+
+
+def test_groups_of_two_sizes_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    """160 columns are two groups of 96 or of 128."""
+    second = replace(GPTQ, group=128)
+    fields = {"group_size": 96, "dynamic": {DOWN: {"group_size": 128}}}
+    first = replace(GPTQ, group=96, sizes=SIZES)
+    save_mixed(tmp_path, first, second, "down_proj", fields)
+    words = r"down_proj.qweight is of 2 groups .* of groups of 96 and 128 by config.json; use the"
+    with pytest.raises(ModelError, match=words):
+        load(tmp_path)
 
 
 def test_of_several_schemes_the_one_with_whole_groups_counts(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def matrix_of(layout: Packed, made: Drawn) -> tuple[GroupedMatrix, Tensors, torc
     tensors, weight = layout.pack(made)
     named = {f"w.{end}": value for end, value in tensors.items()}
     stored = {
-        name: StoredTensor(Path("f"), _TYPES[value.dtype], tuple(value.shape))
+        name: StoredTensor(Path("f"), name, _TYPES[value.dtype], tuple(value.shape))
         for name, value in named.items()
     }
     fields: Mapping[str, Any] = layout.config

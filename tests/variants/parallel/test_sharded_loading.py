@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.schema.report import Finding
@@ -86,6 +88,68 @@ def assert_parts_of(folder: Path | str, ep: bool = False) -> tuple[Finding, ...]
 def test_ranks_read_their_parts_of_a_checkpoint(name: str, ep: bool, tmp_path: Path) -> None:
     families.build(name, **shape_of(name)).save_pretrained(tmp_path)
     assert assert_parts_of(tmp_path, ep) == ()
+
+
+# Families of which transformers renames tensors when it loads them, in their own words.
+_MIXTURE: dict[str, Any] = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "moe_num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_group": 1,
+    "topk_group": 1,
+}
+RENAMED = {
+    "aria_text": "model.layers.1.mlp.experts.fc1.weight",
+    "exaone_moe": "model.layers.1.mlp.e_score_correction_bias",
+    "flint": "model.layers.1.self_attn.softmax_offset",
+    "hy_v3": "model.layers.1.mlp.router.gate.weight",
+    "kolibri1": "model.layers.1.post_attn_norm.weight",
+    "minimax_m2": "model.layers.1.block_sparse_moe.e_score_correction_bias",
+    "phimoe": "model.layers.1.block_sparse_moe.gate.weight",
+}
+
+
+def save_random(folder: Path, model_type: str, **fields: Any) -> Any:
+    if model_type not in CONFIG_MAPPING:
+        pytest.skip(f"this release of transformers knows no {model_type}")
+    shape = families.CONFIGS["llama2"] | {
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "head_dim": 16,
+    }
+    shape |= {"num_key_value_heads": 2, "pad_token_id": 0} | fields
+    config = AutoConfig.for_model(**(shape | {"model_type": model_type}))
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    for number, weight in enumerate(model.parameters()):
+        torch.nn.init.normal_(weight, std=0.1, generator=torch.Generator().manual_seed(number))
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("model_type", RENAMED)
+def test_ranks_read_tensors_that_transformers_renames(model_type: str, tmp_path: Path) -> None:
+    save_random(tmp_path, model_type, **_MIXTURE)
+    assert RENAMED[model_type] in load_file(tmp_path / "model.safetensors")
+    assert assert_parts_of(tmp_path) == ()
+
+
+def test_ranks_read_a_decoder_that_was_saved_without_its_head(tmp_path: Path) -> None:
+    save_random(tmp_path, "llama", tie_word_embeddings=True).model.save_pretrained(tmp_path)
+    assert "layers.1.mlp.down_proj.weight" in load_file(tmp_path / "model.safetensors")
+    assert assert_parts_of(tmp_path) == ()
+
+
+def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
+    save_random(tmp_path, "phimoe", **_MIXTURE)
+    path = tmp_path / "model.safetensors"
+    name = "model.layers.1.block_sparse_moe.gate.weight"
+    tensors = load_file(path)
+    save_file(tensors | {name.replace("block_sparse_moe", "mlp"): tensors[name] + 1}, path)
+    words = rf"holds .*\.mlp\.gate\.weight, as model.safetensors holds {name}, of the same name in"
+    with pytest.raises(ModelError, match=words):
+        loaded(tmp_path, Ranks(1, 2))
 
 
 def test_experts_one_by_one_have_other_names(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def awq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
         ModelError: tensors that are not what config.json says; names tensor and field.
     """
     weight, scale, zeros = (f"{key}.{end}" for end in ("qweight", "scales", "qzeros"))
-    scheme = checkpoint.scheme_of(("awq",), 0, columns, True)
+    scheme = checkpoint.scheme_of(("awq",), weight, scale, columns, axis=0)
     if scheme is None or not checkpoint.holds(key, weight, scale):
         return None
     groups, words = scheme.groups(columns), rows // ROWS_OF_WORD

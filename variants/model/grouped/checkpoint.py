@@ -43,7 +43,7 @@ class PackedCheckpoint:
         """Raises:
         ModelError: the last group of a row is not whole, which this format does not have.
         """
-        if not scheme.divides(columns):
+        if not scheme.has_rows_of(columns):
             expected = f"of whole groups by config.json (group_size {scheme.group})"
             self.refuse(name, f"of {columns} columns", expected)
 
@@ -54,18 +54,41 @@ class PackedCheckpoint:
         )
 
     def scheme_of(
-        self, layouts: tuple[Layout, ...], groups: int, columns: int, zeros: bool
+        self,
+        layouts: tuple[Layout, ...],
+        codes: str,
+        scale: str,
+        columns: int,
+        axis: int = -1,
+        zeros: bool = False,
+        order: bool = False,
     ) -> PackedScheme | None:
-        """The scheme of a matrix: of several, the one with so many groups, all whole, and zero
-        points or none; the first if none has. None without a scheme of these layouts."""
-        found = [scheme for scheme in self.schemes if scheme.layout in layouts]
-        asked = groups, True, not zeros
-        fits = [
-            each
-            for each in found
-            if (each.groups(columns), each.divides(columns), each.symmetric) == asked
-        ]
-        return next(iter((*fits, *found)), None)
+        """The scheme of these layouts that a matrix has: of several, by the type of its `codes`,
+        then the groups along an axis of its `scale`, which are whole, its zero points and an order
+        of its columns.
+
+        Raises:
+            ModelError: groups of two sizes give as many; names the codes.
+        """
+        stored = self.tensors.get(codes)
+        groups = self.tensors[scale].shape[axis:][:1] if scale in self.tensors else ()
+        typed = [each for each in self.schemes if stored and each.codes == stored.dtype]
+        found = [each for each in typed or self.schemes if each.layout in layouts]
+
+        def fit(scheme: PackedScheme) -> tuple[bool, ...]:
+            return (
+                (scheme.groups(columns),) == groups,
+                scheme.has_rows_of(columns),
+                scheme.symmetric != zeros,
+                bool(scheme.order) == order,
+            )
+
+        best = [each for each in found if fit(each) == max(map(fit, found))]
+        sizes = {min(each.group or columns, columns) for each in best}
+        if len(sizes) > 1 and fit(best[0])[0]:
+            listed = " and ".join(map(str, sorted(sizes)))
+            self.refuse(codes, f"of {groups[0]} groups", f"of groups of {listed} by config.json")
+        return best[0] if best else None
 
     def packing_or_reason(
         self, packing: Packing | None, scale: str, group_of: torch.Tensor | None = None

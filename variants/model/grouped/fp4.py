@@ -49,15 +49,13 @@ def fp4(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Grou
         ModelError: tensors that are not what config.json says; names tensor and field.
     """
     named = {end: f"{key}.weight_{end}" for end in ("packed", "scale", "scale_2", "global_scale")}
-    described = checkpoint.tensors.get(named["scale"])
-    groups = described.shape[-1] if described is not None and described.shape else 0
-    scheme = checkpoint.scheme_of(("nvfp4", "mxfp4"), groups, columns, False)
     # ModelOpt names codes as others name weights of 16 or 8 bits.
     plain = checkpoint.tensors.get(f"{key}.weight")
     if plain is not None and plain.dtype != "U8":
         return None
     modelopt = plain is not None or named["scale_2"] in checkpoint.tensors
     codes = f"{key}.weight" if modelopt else named["packed"]
+    scheme = checkpoint.scheme_of(("nvfp4", "mxfp4"), codes, named["scale"], columns)
     if scheme is None or not checkpoint.holds(key, codes, named["scale"]):
         return None
     field = f"group_size {scheme.group}"

@@ -20,6 +20,7 @@ from decodescope.variants.model.grouped.matrix import (
     Tensors,
     nibbles,
 )
+from decodescope.variants.model.grouped.schemes import Layout
 
 # One in each code of a word.
 _ONES = 0x11111111
@@ -50,7 +51,9 @@ def gptq(checkpoint: PackedCheckpoint, key: str, rows: int, columns: int) -> Gro
         ModelError: tensors that are not what config.json says; names tensor and field.
     """
     weight, scale, zeros = (f"{key}.{end}" for end in ("qweight", "scales", "qzeros"))
-    scheme = checkpoint.scheme_of(("gptq", "gptq_v2"), 0, columns, False)
+    # Zero points are stored in any case.
+    layouts: tuple[Layout, ...] = ("gptq", "gptq_v2")
+    scheme = checkpoint.scheme_of(layouts, weight, scale, columns, axis=0, zeros=True)
     if scheme is None or not checkpoint.holds(key, weight, scale):
         return None
     groups, words = scheme.groups(columns), -(-rows // ROWS_OF_WORD)

@@ -45,9 +45,13 @@ def pack_quantized(
     packed, scale, zeros, shape, g_idx = (
         f"{key}.weight_{end}" for end in ("packed", "scale", "zero_point", "shape", "g_idx")
     )
-    stored = checkpoint.tensors[scale].shape if scale in checkpoint.tensors else ()
     scheme = checkpoint.scheme_of(
-        ("pack-quantized",), stored[-1] if stored else 0, columns, zeros in checkpoint.tensors
+        ("pack-quantized",),
+        packed,
+        scale,
+        columns,
+        zeros=zeros in checkpoint.tensors,
+        order=g_idx in checkpoint.tensors,
     )
     if scheme is None or not checkpoint.holds(key, packed, scale):
         return None

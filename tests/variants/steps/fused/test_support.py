@@ -72,7 +72,7 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         (
             "llama2",
             {"quantization_config": {"quant_method": "hqq"}},
-            "a checkpoint quantized by hqq with its own packing (only 8-bit weights with one",
+            "a checkpoint quantized by hqq with quantization_config.quant_method hqq (only",
         ),
         ("llama2", {"sliding_window": 8}, "sliding_window 8 in a llama model"),
         (
