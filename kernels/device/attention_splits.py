@@ -46,14 +46,11 @@ def default_splits(capacity: int, batch: int, kv_heads: int, resident_programs: 
     return 1 << max(0, most.bit_length() - 1) if most > 0 else 1
 
 
-def workspace_floats(batch: int, heads: int, head_dim: int, splits: int) -> int:
-    """Floats of `Workspace.partials` that an attention launch needs; `heads` are query heads."""
-    return 0 if splits == 1 else batch * heads * splits * (head_dim + 2)
-
-
-def workspace_counters(batch: int, heads: int, splits: int) -> int:
-    """Counters of `Workspace.counters` that an attention launch needs, at most."""
-    return 0 if splits == 1 else batch * heads * _MAX_COUNTERS_PER_HEAD
+def attention_workspace(batch: int, heads: int, head_dim: int, splits: int) -> tuple[int, int]:
+    """Floats and, at most, counters of workspace that a launch needs; `heads` are query heads."""
+    if splits == 1:
+        return 0, 0
+    return batch * heads * splits * (head_dim + 2), batch * heads * _MAX_COUNTERS_PER_HEAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,12 @@ from decodescope.kernels.device.attention_blocks import (
 from decodescope.kernels.device.attention_splits import (
     MAX_COMBINING_PROGRAMS,
     MAX_SPLITS,
+    attention_workspace,
     combination,
     combine_when_counted,
     count_in,
     rows_of_split,
     store_split,
-    workspace_counters,
-    workspace_floats,
 )
 from decodescope.kernels.device.elements import as_float32, rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
@@ -248,9 +247,9 @@ class DecodeAttention(KernelOperation):
 
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
     block of KV positions, at least 16, and `tile.num_stages` is 1; `tile.splits` programs share a
-    KV head and need a workspace of `workspace_floats` and `workspace_counters`
-    (attention_splits.py). With a `cap` a score s becomes cap * tanh(s / cap). `sinks` [heads], of
-    q's dtype, are one more logit of each head's softmax.
+    KV head and need a workspace of `attention_workspace` (attention_splits.py). With a `cap` a
+    score s becomes cap * tanh(s / cap). `sinks` [heads], of q's dtype, are one more logit of each
+    head's softmax.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
@@ -276,11 +275,8 @@ class DecodeAttention(KernelOperation):
         batch, heads, head_dim = q.shape
         kv_heads, capacity = self.k_cache.shape[1:3]
         group = heads // kv_heads
-        self.workspace.check(
-            workspace_floats(batch, heads, head_dim, tile.splits),
-            workspace_counters(batch, heads, tile.splits),
-            q.device,
-        )
+        needed = attention_workspace(batch, heads, head_dim, tile.splits)
+        self.workspace.check(*needed, q.device)
         lanes = triton.next_power_of_2(head_dim)
         visible = capacity if self.window is None else min(self.window, capacity)
         multiprocessors = _multiprocessors(q.device)

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from decodescope.kernels.device.attention_splits import (
     MAX_COMBINING_PROGRAMS,
     Combination,
+    attention_workspace,
     combination,
     default_splits,
     rows_of_split,
-    workspace_counters,
-    workspace_floats,
 )
 
 
@@ -76,9 +75,8 @@ def test_default_splits_are_resident_and_long_enough(
 
 
 def test_workspace_holds_each_split_of_each_head() -> None:
-    assert workspace_floats(2, 6, 80, 5) == 2 * 6 * 5 * 82
-    assert workspace_counters(2, 6, 5) == 24
-    assert workspace_floats(2, 6, 80, 1) == workspace_counters(2, 6, 1) == 0
+    assert attention_workspace(2, 6, 80, 5) == (2 * 6 * 5 * 82, 24)
+    assert attention_workspace(2, 6, 80, 1) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,8 @@ def test_pieces_cover_a_kv_head_and_have_a_counter_each(
     assert parts.width * columns == padded_dim
     rounds = parts.pieces // columns
     assert (rounds - 1) * parts.heads < group <= rounds * parts.heads
-    assert batch * kv_heads * parts.pieces <= workspace_counters(batch, kv_heads * group, splits)
+    _, counters = attention_workspace(batch, kv_heads * group, 128, splits)
+    assert batch * kv_heads * parts.pieces <= counters
     assert 1 <= parts.programs <= MAX_COMBINING_PROGRAMS
     assert parts.programs < multiprocessors
     assert parts.programs <= batch * kv_heads * parts.pieces

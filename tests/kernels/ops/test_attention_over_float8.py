@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
+from decodescope.kernels.device.attention_splits import attention_workspace
 from decodescope.kernels.host.kv_cache import KvScales, dense_rows
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.workspace import Workspace, new_workspace
@@ -122,11 +122,7 @@ def case(
         codes[:, :, position + 1 :] = NAN_CODE
     heads = kv_heads * group
     q = normal(batch, heads, head_dim).to(dtype).to(device)
-    workspace = new_workspace(
-        workspace_floats(batch, heads, head_dim, splits),
-        workspace_counters(batch, heads, splits),
-        device,
-    )
+    workspace = new_workspace(*attention_workspace(batch, heads, head_dim, splits), device)
     workspace.partials.fill_(float("nan"))
     scales = KvScales(of_heads(), of_heads()) if scaled else None
     out, tile = torch.full_like(q, float("nan")), Tile(1, block, splits=splits)

@@ -5,11 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.kernels.device.attention_splits import (
-    combination,
-    workspace_counters,
-    workspace_floats,
-)
+from decodescope.kernels.device.attention_splits import attention_workspace, combination
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.workspace import Workspace, new_workspace
@@ -101,11 +97,7 @@ def attention(
     for cache in (k, v):
         cache[:, :, :first] = float("nan")
         cache[:, :, position + 1 :] = float("nan")
-    workspace = new_workspace(
-        workspace_floats(batch, heads, head_dim, splits),
-        workspace_counters(batch, heads, splits),
-        device,
-    )
+    workspace = new_workspace(*attention_workspace(batch, heads, head_dim, splits), device)
     workspace.partials.fill_(float("nan"))
     tile = Tile(1, block, splits=splits)
     return Attention(q, k, v, position, window, tile, torch.full_like(q, float("nan")), workspace)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
+from decodescope.kernels.device.attention_splits import attention_workspace
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
@@ -93,11 +93,11 @@ class Chain:
         self.tokens = torch.zeros(1, sizes.capacity + 1, dtype=torch.int64, device=make.device)
         self.position = make.position(0)
         splits = sizes.attention.splits
-        floats = workspace_floats(1, sizes.heads, head_dim, splits)
+        floats, counters = attention_workspace(1, sizes.heads, head_dim, splits)
         rows = (sizes.heads + 2 * kv_heads) * head_dim
         self.workspace = make.workspace(
             max(floats, rows, sizes.split.splits * (hidden + sizes.split.rows)),
-            max(workspace_counters(1, sizes.heads, splits), hidden, sizes.heads + kv_heads),
+            max(counters, hidden, sizes.heads + kv_heads),
         )
 
     def written(self) -> list[torch.Tensor]:

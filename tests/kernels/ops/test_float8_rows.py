@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
+from decodescope.kernels.device.attention_splits import attention_workspace
 from decodescope.kernels.host.kv_cache import KvScales, codes
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.workspace import new_workspace
@@ -191,9 +191,7 @@ def test_attention_sees_the_row_that_later_steps_see(splits: int, inputs) -> Non
     operation.k_cache.view(torch.uint8)[:, :, :2] = 0
     heads = (2, 4, 32)
     q, out = torch.zeros(2, *heads, device=operation.x.device)
-    workspace = new_workspace(
-        workspace_floats(2, 4, 32, splits), workspace_counters(2, 4, splits), q.device
-    )
+    workspace = new_workspace(*attention_workspace(2, 4, 32, splits), q.device)
     tile = Tile(1, 16, splits=splits)
     caches = operation.k_cache, operation.v_cache
     DecodeAttention(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.schema.report import SamplingSettings
-from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
+from decodescope.kernels.device.attention_splits import attention_workspace
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.weights import FP8_X, INTEGER_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
@@ -221,10 +221,7 @@ def step_workspace(
             splits, heads = tiles[name].splits, parts.heads + 2 * layer.kv_heads
             needs += [
                 qkv_workspace(heads, heads, layer.head_dim, tiles["qkv"], batch),
-                (
-                    workspace_floats(batch, parts.heads, layer.head_dim, splits),
-                    workspace_counters(batch, parts.heads, splits),
-                ),
+                attention_workspace(batch, parts.heads, layer.head_dim, splits),
                 split_workspace(layer.o, tiles["o"], batch),
             ]
     if parts.dense is not None:
