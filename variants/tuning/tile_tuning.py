@@ -1,6 +1,6 @@
 """`tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -24,24 +24,13 @@ from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
-from decodescope.variants.steps.fused.tiling.shapes import (
-    StepShapes,
-    StepTiles,
-    TiledOperation,
-    step_shapes,
-)
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import keep_tiles, tiles_by_key, tiles_for
-from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
+from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, LaunchWith, tune_model
 from decodescope.variants.tuning.report import SCHEMA_VERSION, RoundSpread, TuningReport
 
-# An operation's best tile may depend on its neighbours' tiles. The first pass compiles the kernels,
-# so a second costs little.
-MAX_PASSES = 2
 ROUNDS = 9
-
-LaunchWith = Callable[[StepTiles], Callable[[], None]]
-Passes = tuple[tuple[TunedOperation, ...], ...]
 
 
 def run_tuning(
@@ -83,7 +72,7 @@ def run_tuning(
     with memory_errors("tuning tiles", "cuda"):
         step = build_fused(spec, loaded, workload, "cuda", start.tiles)
         launch_with = launches_of(step, position)
-        tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
+        tiles, passes = tune_model(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
         before_ns, after_ns = time_both(launch_with, start.tiles, tiles, DeviceClock())
     kept_in = keep_tiles(gpu, tiles_by_key(shapes, tiles, operations), cache_folder())
@@ -119,25 +108,6 @@ def launches_of(step: FusedStep, position: int) -> LaunchWith:
     for layer in (*step.plan.cache.k, *step.plan.cache.v):
         layer.copy_(torch.empty_like(layer, dtype=drawn).normal_())
     return lambda tiles: partial(step.with_tiles(tiles).launch_at, position)
-
-
-def tune_in_passes(
-    launch_with: LaunchWith,
-    start: StepTiles,
-    operations: Sequence[TiledOperation],
-    shapes: StepShapes,
-    gpu: TargetGpu,
-    say: Callable[[str], None],
-) -> tuple[StepTiles, Passes]:
-    """Tune until a pass changes nothing, at most `MAX_PASSES` times."""
-    tiles, passes = start, []
-    for _ in range(MAX_PASSES):
-        tuned = tune_model(launch_with, tiles, operations, shapes, gpu, say)
-        passes.append(tuned.operations)
-        if tuned.tiles == tiles:
-            break
-        tiles = tuned.tiles
-    return tiles, tuple(passes)
 
 
 def time_both(

@@ -1,10 +1,8 @@
 """What `tune` does around the tuner: passes, both times, cache and table."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,16 +29,10 @@ from decodescope.variants.steps.fused.tiling.tile_table import (
     tiles_by_key,
 )
 from decodescope.variants.steps.fused.tiling.tiles import interpreter_tiles
-from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedTiles
+from decodescope.variants.steps.fused.tiling.tuner import REPLAYS
 from decodescope.variants.tuning import tile_tuning
 from decodescope.variants.tuning.report import TuningReport
-from decodescope.variants.tuning.tile_tuning import (
-    launches_of,
-    random_model,
-    run_tuning,
-    time_both,
-    tune_in_passes,
-)
+from decodescope.variants.tuning.tile_tuning import launches_of, random_model, run_tuning, time_both
 from tests.helpers import families
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.sizes import DENSE_OPERATIONS, H200
@@ -59,42 +51,22 @@ def small_model(device: str) -> LoadedModel:
     return LoadedModel(model, None, "random", "llama2", 64)
 
 
-class Passes:
-    """A tuner that halves the head's rows in each pass, down to 4."""
+class Tuner:
+    """Quarters the head's rows, and keeps which operations it was given."""
 
     def __init__(self) -> None:
-        self.starts: list[StepTiles] = []
-        self.operations: set[Sequence[TiledOperation]] = set()
+        self.operations: set[tuple[TiledOperation, ...]] = set()
 
     def __call__(
         self,
-        launch_with: Any,
+        launch_with: object,
         start: StepTiles,
-        operations: Sequence[TiledOperation],
-        shapes: object,
-        gpu: object,
-        say: object,
-    ) -> TunedTiles:
-        self.starts.append(start)
+        operations: tuple[TiledOperation, ...],
+        *_: object,
+    ) -> tuple[StepTiles, tuple[()]]:
         self.operations.add(operations)
         head = start["head"]
-        halved = replace(head, rows=head.rows // 2 if head.rows > 4 else head.rows)
-        return TunedTiles({**start, "head": halved}, ())
-
-
-@pytest.mark.parametrize(("rows", "passes", "end"), [(4, 1, 4), (8, 2, 4), (32, 2, 8)])
-def test_each_pass_starts_from_the_last_until_nothing_changes(
-    monkeypatch: pytest.MonkeyPatch, rows: int, passes: int, end: int
-) -> None:
-    tuner = Passes()
-    monkeypatch.setattr(tile_tuning, "tune_model", tuner)
-    start: StepTiles = {**START, "head": Tile(rows, 64)}
-    tiles, results = tune_in_passes(
-        lambda _: lambda: None, start, DENSE_OPERATIONS, None, H200, silent
-    )
-    assert tiles["head"].rows == end
-    assert len(results) == passes
-    assert [found["head"].rows for found in tuner.starts] == [rows, rows // 2][:passes]
+        return {**start, "head": replace(head, rows=head.rows // 4)}, ()
 
 
 def test_both_steps_are_timed_in_turn() -> None:
@@ -135,7 +107,7 @@ def tuned_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) ->
     monkeypatch.setattr(tile_tuning, "ROUNDS", 2)
     monkeypatch.setattr(tile_tuning, "DeviceClock", lambda: FakeClock(3.0))
     monkeypatch.setattr(tile_tuning, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(tile_tuning, "tune_model", Passes())
+    monkeypatch.setattr(tile_tuning, "tune_model", Tuner())
     return loaded
 
 
@@ -168,7 +140,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
         sources = {name: "default" if name in unmeasured else "table" for name in DENSE_OPERATIONS}
         return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
 
-    tuner = Passes()
+    tuner = Tuner()
     monkeypatch.setattr(tile_tuning, "tiles_for", chosen)
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []

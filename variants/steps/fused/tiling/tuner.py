@@ -6,6 +6,7 @@ So each candidate is measured as part of the whole step.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from triton.runtime.errors import OutOfResources, PTXASError
@@ -21,8 +22,12 @@ from decodescope.variants.steps.fused.tiling.tiles import tile_candidates
 DUEL_ROUNDS = 4
 
 REPLAYS = 60
+# An operation's best tile may depend on its neighbours' tiles. The first pass compiles the kernels,
+# so a second costs little.
+MAX_PASSES = 2
 
 StepTimer = Callable[[StepTiles], float]
+LaunchWith = Callable[[StepTiles], Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +96,15 @@ def tune_tiles(
 
 
 def tune_model(
-    launch_with: Callable[[StepTiles], Callable[[], None]],
+    launch_with: LaunchWith,
     start: StepTiles,
     operations: Sequence[TiledOperation],
     shapes: StepShapes,
     gpu: TargetGpu,
     say: Callable[[str], None],
-) -> TunedTiles:
-    """Tune some operations of a model's step on this GPU, by replays of graphs of the whole step.
+) -> tuple[StepTiles, tuple[tuple[TunedOperation, ...], ...]]:
+    """Tune some operations of a model's step on this GPU, by replays of graphs of the whole step,
+    until a pass changes nothing, at most `MAX_PASSES` times: the tiles, and what each pass found.
 
     `launch_with(tiles)` returns a call that launches a step with these tiles, always at the same
     position. No other graph may be captured at the same time.
@@ -108,12 +114,26 @@ def tune_model(
     """
     choices = {operation: tile_candidates(operation, shapes, gpu) for operation in operations}
     trials = [(operation, tile) for operation, tiles in choices.items() for tile in tiles]
-    say(f"compiling and measuring {len(trials)} tiles of {', '.join(choices)} on {gpu.name}")
-    # The kernels that all steps share come first. A tile refused here is refused again below.
-    launch_with(start)()
-    launch_all(trials, lambda trial: launch_with({**start, trial[0]: trial[1]})())
-    clock = DeviceClock()
-    return tune_tiles(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
+    clock, tiles, passes = DeviceClock(), start, []
+    for _ in range(MAX_PASSES):
+        say(f"compiling and measuring {len(trials)} tiles of {', '.join(choices)} on {gpu.name}")
+        # The kernels that all steps share come first. A tile refused here is refused again below.
+        launch_with(tiles)()
+        launch_all(trials, partial(_launch_with_trial, launch_with, tiles))
+        tuned = tune_tiles(
+            tiles, choices, lambda tried: graph_step_ns(launch_with(tried), clock), say
+        )
+        passes.append(tuned.operations)
+        if tuned.tiles == tiles:
+            break
+        tiles = tuned.tiles
+    return tiles, tuple(passes)
+
+
+def _launch_with_trial(
+    launch_with: LaunchWith, tiles: StepTiles, trial: tuple[TiledOperation, Tile]
+) -> None:
+    launch_with({**tiles, trial[0]: trial[1]})()
 
 
 def graph_step_ns(launch: Callable[[], None], clock: DeviceClock) -> float:

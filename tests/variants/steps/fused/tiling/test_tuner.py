@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -18,7 +19,12 @@ from decodescope.variants.steps.fused.tiling import tuner
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
-from decodescope.variants.steps.fused.tiling.tuner import graph_step_ns, tune_model, tune_tiles
+from decodescope.variants.steps.fused.tiling.tuner import (
+    TunedTiles,
+    graph_step_ns,
+    tune_model,
+    tune_tiles,
+)
 from tests.helpers import families
 from tests.helpers.sizes import DENSE_OPERATIONS, H200, preset_shapes
 
@@ -188,13 +194,45 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tuner, "graph_step_ns", timed)
     said: list[str] = []
-    found = tune_model(launch_with, START, DENSE_OPERATIONS, SHAPES, H200, said.append)
-    assert found.tiles == {name: CHOICES[name][-1] for name in DENSE_OPERATIONS}
+    tiles, (first, second) = tune_model(
+        launch_with, START, DENSE_OPERATIONS, SHAPES, H200, said.append
+    )
+    assert tiles == {name: CHOICES[name][-1] for name in DENSE_OPERATIONS}
     number = sum(len(tiles) for tiles in CHOICES.values())
     names = ", ".join(DENSE_OPERATIONS)
     assert said[0] == f"compiling and measuring {number} tiles of {names} on NVIDIA H200"
-    assert len(said) == 1 + len(DENSE_OPERATIONS)
+    assert len(said) == 2 * (1 + len(DENSE_OPERATIONS))
     assert "of the step saved" in said[1]
+    assert {tuned.operation: tuned.chosen for tuned in first} == tiles
+    assert all(tuned.gain == 0 for tuned in second)
+
+
+class Passes:
+    """A tuner that halves the head's rows in each pass, down to 4."""
+
+    def __init__(self) -> None:
+        self.starts: list[StepTiles] = []
+
+    def __call__(self, start: StepTiles, choices: object, *_: object) -> TunedTiles:
+        self.starts.append(start)
+        head = start["head"]
+        halved = replace(head, rows=head.rows // 2 if head.rows > 4 else head.rows)
+        return TunedTiles({**start, "head": halved}, ())
+
+
+@pytest.mark.parametrize(("rows", "passes", "end"), [(4, 1, 4), (8, 2, 4), (32, 2, 8)])
+def test_each_pass_starts_from_the_last_until_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, rows: int, passes: int, end: int
+) -> None:
+    tuned = Passes()
+    monkeypatch.setattr(tuner, "tune_tiles", tuned)
+    start: StepTiles = {**START, "head": Tile(rows, 64)}
+    tiles, results = tune_model(
+        lambda _: lambda: None, start, DENSE_OPERATIONS, SHAPES, H200, silent
+    )
+    assert tiles["head"].rows == end
+    assert len(results) == passes
+    assert [found["head"].rows for found in tuned.starts] == [rows, rows // 2][:passes]
 
 
 @pytest.mark.gpu
