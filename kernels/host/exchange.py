@@ -122,7 +122,7 @@ def new_slots(words: int, ranks: int, device: torch.device | str) -> torch.Tenso
 def new_exchange(rank: int, slots: torch.Tensor, peers: list[int], patience_ns: int) -> Exchange:
     """The memory of `rank`, which is to exchange words with the slots at the addresses `peers`."""
     device = slots.device
-    programs = _programs(slots)
+    programs = division_of(int(slots.shape[2]) * PIECE_WORDS).programs
     missing = torch.zeros(1, dtype=torch.int32, pin_memory=device.type == "cuda")
     return Exchange(
         rank,
@@ -132,7 +132,3 @@ def new_exchange(rank: int, slots: torch.Tensor, peers: list[int], patience_ns: 
         torch.full((1,), patience_ns, dtype=torch.int64, device=device),
         missing,
     )
-
-
-def _programs(slots: torch.Tensor) -> int:
-    return division_of(int(slots.shape[2]) * PIECE_WORDS).programs

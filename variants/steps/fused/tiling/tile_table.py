@@ -188,10 +188,6 @@ def decode_table(data: bytes) -> TileTable:
     return table
 
 
-def _entries(tiles: MeasuredTiles) -> tuple[_Entry, ...]:
-    return tuple(_Entry(key, tiles[key]) for key in sorted(tiles))
-
-
 def shipped_table() -> TileTable:
     return decode_table(Path(__file__).with_name("tile_table.json").read_bytes())
 
@@ -216,7 +212,8 @@ def keep_tiles(gpu: TargetGpu, measured: MeasuredTiles, folder: Path) -> Path | 
     """Add tiles for later runs; returns their file, None if that fails (stderr says why)."""
     path = _path(gpu, folder)
     tiles = {**cached_tiles(gpu, folder), **measured}
-    return path if keep_measured(path, _Kept(gpu, _entries(tiles)), "measured tiles") else None
+    entries = tuple(_Entry(key, tiles[key]) for key in sorted(tiles))
+    return path if keep_measured(path, _Kept(gpu, entries), "measured tiles") else None
 
 
 def _path(gpu: TargetGpu, folder: Path) -> Path:
