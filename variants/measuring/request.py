@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.schema.report import Weights
 from decodescope.variants.machine.environment import choose_device, require_run_packages
-from decodescope.variants.model.source import ModelSource, SourceKind, resolve_model
+from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype, parse_dtype
 from decodescope.variants.registry import Variant, require_split, require_variant
 
 DEFAULT_CONTEXT = 128
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
-_WEIGHTS: dict[SourceKind, Weights] = {"random": "random", "tiny": "bundled"}
 
 
 @dataclass(frozen=True, slots=True)
