@@ -143,6 +143,17 @@ class ByteSource:
             return start
         return next(self._pieces, b"")
 
+    def save(self, path: Path) -> Path:
+        """Write what is left to `path`.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with path.open("wb") as file:
+            while piece := self.read():
+                file.write(piece)
+        return path
+
     def read_all(self, remedy: str, most: int | None = None) -> bytearray:
         """All bytes that are left.
 

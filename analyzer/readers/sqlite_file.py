@@ -195,10 +195,7 @@ def _open_without_name(source: ByteSource) -> sqlite3.Connection:
         OSError: the copy cannot be written.
     """
     with WorkFolder() as folder:
-        copy = folder / "copy.sqlite"
-        with copy.open("wb") as file:
-            while piece := source.read():
-                file.write(piece)
+        copy = source.save(folder / "copy.sqlite")
         _refuse_cut_short(source, source.head, copy.stat().st_size)
         return _database(_immutable(copy))
 

@@ -96,7 +96,7 @@ def read_perfetto(source: ByteSource) -> Trace:
             "install it, or record JSON (rocprofv3 --output-format json)"
         )
     with WorkFolder() as folder:
-        file = source.file or _saved(source, folder / "trace")
+        file = source.file or source.save(folder / "trace")
         query, answer = folder / "query.sql", folder / "rows"
         query.write_text(QUERY)
         with answer.open("w+b") as output:
@@ -108,13 +108,6 @@ def read_perfetto(source: ByteSource) -> Trace:
                     "traces are read; record JSON for any other profiler"
                 )
             return assembled(source.path, "perfetto", _parts(output))
-
-
-def _saved(source: ByteSource, path: Path) -> Path:
-    with path.open("wb") as file:
-        while piece := source.read():
-            file.write(piece)
-    return path
 
 
 def _rows(output: IO[bytes]) -> Iterator[_Row]:
