@@ -4,13 +4,13 @@ Colours come from the page's style sheet by class name, so that one drawing work
 paper. Coordinates are CSS pixels.
 """
 
-import math
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
 from markupsafe import Markup
 
 from decodescope.analyzer.text.formatting import TIME_UNITS
+from decodescope.analyzer.text.numbers import round_step
 from decodescope.analyzer.text.plain import plain_line
 
 CHART_WIDTH = 1120
@@ -98,11 +98,7 @@ def ticks(limit: float, most: int = 10) -> list[float]:
     """Round values from 0 to at most `limit`, 1, 2 or 5 times a power of ten apart."""
     if limit <= 0:
         return [0.0]
-    step = start = 10.0 ** math.ceil(math.log10(limit))
-    for finer in _descending(start):
-        if limit / finer > most:
-            break
-        step = finer
+    step = round_step(limit / most)
     return [step * index for index in range(int(limit / step) + 1)]
 
 
@@ -110,12 +106,6 @@ def time_ticks(limit_ns: int) -> list[tuple[float, str]]:
     """Round times from 0 to at most `limit_ns`, each in ns and as text in one unit."""
     factor, unit = next((f, u) for f, u in TIME_UNITS if limit_ns >= 2 * f or f == 1)
     return [(at, f"{at / factor:g} {unit}" if at else "0") for at in ticks(limit_ns)]
-
-
-def _descending(step: float) -> Iterable[float]:
-    while True:
-        yield from (step, step / 2, step / 5)
-        step /= 10
 
 
 def short(value: float) -> str:

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.answer.parts import WORK
 from decodescope.analyzer.text.formatting import TIME_UNITS, duration
+from decodescope.analyzer.text.numbers import round_step
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS, PART_LETTERS
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import GAP_STEPS_NS
@@ -19,11 +20,7 @@ _LABEL_CELLS, _MORE_CELLS = 12, 3
 
 def scale_step_ns(span_ns: int, columns: int) -> int:
     """Distance between the scale's labels: 1, 2 or 5 times a power of ten, at least 12 cells."""
-    if span_ns <= 0 or columns <= 0:
-        return 1
-    least = span_ns * _LABEL_CELLS / columns
-    power = 10 ** max(math.floor(math.log10(least)), 0) if least >= 1 else 1
-    return next((power * factor for factor in (1, 2, 5) if power * factor >= least), power * 10)
+    return int(round_step(max(span_ns * _LABEL_CELLS / columns, 1.0))) if columns > 0 else 1
 
 
 def exact_time(ns: int, step_ns: int) -> str:
