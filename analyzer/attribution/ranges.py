@@ -61,9 +61,11 @@ class Ranges:
     node_confidence: Int8s
     node_matched: NDArray[np.float64]
 
-    def ops_within(self, path: str) -> Bools:
+    def ops_within(self, path: str | None) -> Bools:
         """For each op, whether it belongs to the range `path`, which may be folded, or to one
-        inside it."""
+        inside it; every op does if `path` is None."""
+        if path is None:
+            return np.ones(len(self.op_node), dtype=np.bool_)
         return np.asarray(np.append(self.nodes_within(path), False)[self.op_node])
 
     def nodes_within(self, path: str) -> Bools:

@@ -31,9 +31,7 @@ class GapChoice:
 def chosen_gaps(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> Int64s:
     """The rows of `timeline.gaps` that `choice` is about, in order."""
     gaps, parts = timeline.gaps, timeline.parts
-    chosen = np.ones(len(gaps), dtype=np.bool_)
-    if choice.within is not None:
-        chosen &= ranges.ops_within(choice.within)[gaps.next]
+    chosen = ranges.ops_within(choice.within)[gaps.next]
     if choice.step is not None:
         chosen &= _inside_step(timeline, choice.step)
     if choice.gap_class is not None:

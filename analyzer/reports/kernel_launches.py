@@ -118,9 +118,7 @@ def kernel_groups(analysis: Analysis, by: str, path: str | None = None) -> tuple
     """The groups of the kernels of the main steps, or of those in the range `path`: the one with
     the most time first, but layers in their order."""
     (group, group_names), names = op_groups(analysis, by), analysis.trace.names
-    chosen = analysis.main_ops
-    if path is not None:
-        chosen = chosen & analysis.ranges.ops_within(path)
+    chosen = analysis.main_ops & analysis.ranges.ops_within(path)
     sums = reports_by(analysis, analysis.work, chosen, group, group_names)
     each = group * len(names) + analysis.trace.ops.name
     kernels: dict[int, list[KernelReport]] = {number: [] for number in sums}
@@ -134,8 +132,7 @@ def kernel_group(analysis: Analysis, by: str, name: str, path: str | None) -> Ke
     """The sums of one of them; None if it has no kernel there."""
     group, names = op_groups(analysis, by)
     chosen = analysis.main_ops & (group == (names.index(name) if name in names else -1))
-    if path is not None:
-        chosen &= analysis.ranges.ops_within(path)
+    chosen &= analysis.ranges.ops_within(path)
     sums = reports_by(analysis, analysis.work, chosen, group, names)
     every = analysis.report.kernels
     total_ns, attributed_ns = (
@@ -154,19 +151,13 @@ def kernel_launches(analysis: Analysis, name: str, within: str | None = None) ->
     trace = analysis.trace
     number = bisect_left(trace.names, name)
     if number >= len(trace.names) or trace.names[number] != name:
-        return _facts(analysis, np.zeros(0, dtype=np.int64))
+        return op_facts(analysis, np.zeros(0, dtype=np.int64))
     chosen = (trace.ops.name == number) & (trace.ops.kind == trace.kernel_kind)
-    if within is not None:
-        chosen &= analysis.ranges.ops_within(within)
-    return _facts(analysis, np.flatnonzero(chosen))
+    return op_facts(analysis, np.flatnonzero(chosen & analysis.ranges.ops_within(within)))
 
 
-def op_facts(analysis: Analysis, row: int) -> KernelLaunches:
-    """The same of one op, a row of `Trace.ops`."""
-    return _facts(analysis, np.array([row]))
-
-
-def _facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
+def op_facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
+    """The same of any ops, rows of `Trace.ops`."""
     trace, gaps = analysis.trace, analysis.gaps
     ops, calls = trace.ops, trace.calls
     begin_ns, call = ops.start_ns[op_rows], ops.launch[op_rows]

@@ -58,8 +58,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
         return
     kernel = profile.report
     chosen = window.analysis.trace.ops.name == window.analysis.trace.names.index(name)
-    if within is not None:
-        chosen &= window.analysis.ranges.ops_within(within)
+    chosen &= window.analysis.ranges.ops_within(within)
     yield from kernel_time_lines(window, kernel)
     yield from _role_lines(window, chosen)
     for kernel_range in profile.ranges:
@@ -107,15 +106,13 @@ def kernel_group_lines(
     yield from kernel_time_lines(window, sums)
     group, names = op_groups(window.analysis, by)
     chosen = window.analysis.main_ops & (group == names.index(name))
-    yield from _role_lines(
-        window, chosen if within is None else chosen & window.analysis.ranges.ops_within(within)
-    )
+    yield from _role_lines(window, chosen & window.analysis.ranges.ops_within(within))
     yield DetailLine(by, name, fold=True)
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     analysis = window.analysis
-    trace, facts = analysis.trace, op_facts(window.analysis, row)
+    trace, facts = analysis.trace, op_facts(window.analysis, np.array([row]))
     ops, call = trace.ops, int(trace.ops.launch[row])
     yield DetailLine("took", duration(int(facts.length_ns[0])), "strong")
     if facts.attributed_ns[0] != facts.length_ns[0]:
