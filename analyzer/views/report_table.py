@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
@@ -12,6 +13,7 @@ from rich.text import Text
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import Attribution, Report
+from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
@@ -196,8 +198,9 @@ def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
         yield Text(plain_line(words.cost_words(report.step_cost)), style="dim")
 
 
-def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    return section("Kinds of steps", rich_table(step_kinds_table(report, most), width))
+def _tabled(title: str, table_of: Callable[[Report, int], Table[Any]]) -> Draw:
+    """Draws one table below its title."""
+    return lambda report, width, most: section(title, rich_table(table_of(report, most), width))
 
 
 def _steps(
@@ -255,10 +258,6 @@ def _sparkline(depths: Sequence[int], cells: int) -> str:
     return "".join(_LEVELS[math.ceil(depth * (len(_LEVELS) - 1) / top)] for depth in largest)
 
 
-def _devices(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    return section("Devices", rich_table(devices_table(report), width))
-
-
 def _streams(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     title = "Threads" if report.on_cpu else "Streams"
     return section(title, rich_table(streams_table(report, most), width))
@@ -272,10 +271,6 @@ def _communication(report: Report, width: int, most: int) -> Iterator[Renderable
     yield from section("Communication", rich_table(communication_table(report), width))
     if report.communication is not None:
         yield from waiting_sections(report.communication, width, most)
-
-
-def _interruptions(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    return section("Interruptions", rich_table(interruptions_table(report, most), width))
 
 
 def _title(report: Report, width: int) -> Text:
@@ -353,18 +348,28 @@ def _attribution_line(report: Report, attribution: Attribution) -> Text:
 SECTIONS = (
     Section("answer", lambda report: 1, _answer),
     Section("health", lambda report: len(report.health.findings), _health),
-    Section("kinds", lambda report: len(report.step_kinds), _kinds),
+    Section(
+        "kinds", lambda report: len(report.step_kinds), _tabled("Kinds of steps", step_kinds_table)
+    ),
     Section("steps", lambda report: len(report.steps), _steps),
     Section("kernels", lambda report: len(report.kernels), _kernels),
     Section("ranges", lambda report: len(report.ranges), _ranges),
     Section("gaps", lambda report: len(report.devices), _gaps),
     Section("launches", lambda report: report.launches.calls, _launches),
-    Section("devices", lambda report: len(report.devices), _devices),
+    Section(
+        "devices",
+        lambda report: len(report.devices),
+        _tabled("Devices", lambda report, most: devices_table(report)),
+    ),
     Section("streams", lambda report: sum(len(row.streams) for row in report.devices), _streams),
     Section(
         "communication",
         lambda report: sum(device.communication_ns > 0 for device in report.devices),
         _communication,
     ),
-    Section("interruptions", lambda report: len(report.interruptions), _interruptions),
+    Section(
+        "interruptions",
+        lambda report: len(report.interruptions),
+        _tabled("Interruptions", interruptions_table),
+    ),
 )

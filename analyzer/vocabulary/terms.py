@@ -56,16 +56,13 @@ def find_term(name: str, columns: Iterable[Term] = ()) -> Term:
     if key in by_key:
         return by_key[key]
     holding = [known for known in by_key if key and key in known]
-    holding += [_key(term.name) for term in read_terms() if key and _holds(term.definition, name)]
+    word = re.compile(rf"\b{re.escape(name.strip())}\b", re.IGNORECASE)
+    holding += [_key(term.name) for term in read_terms() if key and word.search(term.definition)]
     similar = difflib.get_close_matches(key, by_key, n=_NEAREST, cutoff=0.6)
     near = list(dict.fromkeys(holding + similar))[:_NEAREST]
     names = ", ".join(by_key[known].name for known in near)
     hint = f"the nearest: {names}" if near else "`decodescope explain` lists all"
     raise InputError(f"no term {name.strip() or repr(name)}: {hint}")
-
-
-def _holds(text: str, name: str) -> bool:
-    return re.search(rf"\b{re.escape(name.strip())}\b", text, re.IGNORECASE) is not None
 
 
 def _key(name: str) -> str:
