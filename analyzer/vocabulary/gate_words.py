@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from decodescope.analyzer.schema.gate_report import GateReport, GateRow
-from decodescope.analyzer.text.formatting import counted, duration, interval_text, ratio_text
-from decodescope.analyzer.vocabulary.words import part_words
+from decodescope.analyzer.text.formatting import counted, duration, ratio_text
+from decodescope.analyzer.vocabulary.words import interval_words, part_words
 
 _OUTCOMES = {"slower": "failed", "within": "passed", "undecided": "too noisy to decide"}
 
@@ -41,9 +41,7 @@ def row_sentence(row: GateRow) -> str:
     sentence = f"{figure_words(row)}: {duration(row.base_ns)} → {duration(row.now_ns)}"
     if row.ratio is not None:
         sentence += f", {ratio_text(row.ratio)}"
-    if row.interval is not None:
-        level = f"{row.interval.confidence * 100:g} %"
-        sentence += f" ({level}: {interval_text(row.interval, ratio_text)})"
+    sentence += interval_words(row.interval)
     if row.allowed_percent is not None:
         sentence += f"; allowed are {row.allowed_percent:g} %"
     return f"{sentence}; {_what_decides(row)}" if row.verdict == "undecided" else sentence

@@ -78,11 +78,11 @@ def verdict_words(verdict: "ChangeVerdict") -> str:
 
 def speed_text(speed: "SpeedRatio") -> str:
     """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
-    text = ratio_text(speed.value) + _interval_words(speed.interval)
+    text = ratio_text(speed.value) + interval_words(speed.interval)
     return f"{text}, {verdict_words(speed.verdict)}"
 
 
-def _interval_words(interval: "Interval | None") -> str:
+def interval_words(interval: "Interval | None") -> str:
     if interval is None:
         return ""
     level = f"{interval.confidence * 100:g} %"
@@ -95,7 +95,7 @@ def step_ratio_text(answer: "DiffAnswer") -> str:
     if answer.ratio is None:
         return "no ratio: a side has no steps"
     why = answer.reason if answer.interval is None else verdict_words(answer.verdict)
-    return f"{ratio_text(answer.ratio)}{_interval_words(answer.interval)}, {why}"
+    return f"{ratio_text(answer.ratio)}{interval_words(answer.interval)}, {why}"
 
 
 def straggler_text(communication: CommunicationReport) -> str:
