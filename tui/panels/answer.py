@@ -72,14 +72,7 @@ class AnswerPanel(Panel[AnswerData]):
         return [data.lines.headline, *table, *data.reasons, *advice, *apart]
 
     def column_help(self) -> list[tuple[str, str]]:
-        # Only `?` needs it.
-        from decodescope.analyzer.tables.column_help import help_of
-
-        return (
-            []
-            if isinstance(self._picked, Empty)
-            else list(help_of(self._picked.rows.columns).items())
-        )
+        return [] if isinstance(self._picked, Empty) else self._picked.rows.column_help()
 
     def wanted_rows(self, width: int) -> int | None:
         inner = max(width - 2 * self.inset, 1)

@@ -116,12 +116,7 @@ class TablePanel(PromptPanel[Rows]):
         return Sheet(rows, self._title, self._place_note())
 
     def column_help(self) -> list[tuple[str, str]]:
-        # Only `?` needs it.
-        from decodescope.analyzer.tables.column_help import help_of
-
-        if not isinstance(self._shown, Rows):
-            return []
-        return list(help_of(self._shown.columns).items())
+        return self._shown.column_help() if isinstance(self._shown, Rows) else []
 
     def forget_typed(self) -> bool:
         typed = bool(self._filter or self._search)

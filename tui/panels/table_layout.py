@@ -61,11 +61,6 @@ class TableLayout:
         fitted = self.fit(rows, range(min(len(rows), max(height - 1, 0))), width, None, brush)
         return [self.titles(None, True, brush), *(self.line(cells, brush) for _, cells in fitted)]
 
-    def shows(self, key: str) -> bool:
-        """Whether the last lines have room for a column."""
-        pairs = zip(self._columns, self._cells, strict=True)
-        return any(cells and column.key == key for column, cells in pairs)
-
     def titles(self, by: int | None, down: bool, brush: Brush) -> Row:
         inks, row = brush.inks, Row()
         self._titles = []

@@ -72,6 +72,12 @@ class Rows:
         """The rows whose text matches."""
         raise NotImplementedError
 
+    def column_help(self) -> list[tuple[str, str]]:
+        # Only `?` needs it.
+        from decodescope.analyzer.tables.column_help import help_of
+
+        return list(help_of(self.columns).items())
+
 
 class ColumnRows(Rows):
     """Rows whose figures are NumPy columns: sorting and filtering work on whole columns.
