@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding, Weights
-from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.memory import memory_errors, return_freed
 from decodescope.variants.model.checkpoint import (
     StoredTensor,
     broken_checkpoint,
@@ -29,7 +29,10 @@ from decodescope.variants.model.hub import fetch_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
+    converting_with,
     quantized_formats,
+    scaled,
+    scaled_with_little_memory,
     weight_tensors,
 )
 from decodescope.variants.model.quantizing import is_quantized
@@ -278,7 +281,9 @@ def _load_checkpoint(
     model = _decoder(files, model)
     set_prompt_way(model)
     require_finite(source.name, model)
-    require_decoding(source.name, model)
+    with converting_with(scaled if device == "cuda" else scaled_with_little_memory, model):
+        require_decoding(source.name, model)
+    return_freed(device)
     tokenizer = _load_tokenizer(source, files, options)
     weights: Weights = "bundled" if source.kind == "tiny" else "pretrained"
     return loaded_model(model, tokenizer, weights, source.name, findings)

@@ -152,7 +152,7 @@ def test_memory_is_that_of_the_files_and_a_layer(
 ) -> None:
     """As PyTorch's allocator counts it."""
     monkeypatch.setattr(matrix, "_BLOCK", 1 << 11)
-    monkeypatch.setattr(quantized_weights, "_UNPACKED", 1 << 11)
+    monkeypatch.setattr(quantized_weights, "_FEW", 1 << 11)
     expected = save_packed(tmp_path, with_one_layer(LAYOUTS["NVFP4 of ModelOpt"]))
     layer = expected.model.layers[0].to(torch.bfloat16)
     layer_bytes = sum(weight.nbytes for weight in layer.parameters())

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from decodescope.variants.machine.memory import return_freed
 from decodescope.variants.model.grouped.awq import awq
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.fp4 import fp4
@@ -70,6 +71,8 @@ def load_grouped(
     reasons: dict[str, int] = {}
     split = split_of(skeleton)
     for key, matrix in matrices.items():
+        # The blocks of the last matrix lie between the words that are kept.
+        return_freed("cpu")
         tensors = {name: read(name) for name in matrix.tensors}
         packed = matrix.packed(tensors, skeleton.dtype)
         module = skeleton.get_submodule(key)
