@@ -80,8 +80,8 @@ def free_memory(device: str) -> None:
 def return_freed(device: str) -> None:
     """Return to the system what allocators of `device` keep of freed tensors.
 
-    On "cpu" these are pages between blocks in use. glibc places an aligned tensor in the hole of one
-    of the same size only if the bytes beside it are free too; otherwise the heap grows.
+    On "cpu" these are pages between blocks in use. glibc places an aligned tensor in the hole that
+    one of its size left only if the bytes beside it are free too; otherwise the heap grows.
     """
     if device == "cuda":
         torch.cuda.empty_cache()

@@ -1,4 +1,5 @@
-"""The memory that loading takes, in a process of its own: what ran before decides what a heap holds."""
+"""The memory that loading takes, in a process of its own: what ran before decides what a heap
+holds."""
 
 import json
 import subprocess
