@@ -138,8 +138,10 @@ def capture_window(
     Raises:
         InputError: `path` cannot be written.
     """
-    # The shapes of a graph's products come with its reference.
-    shapes = reference is None
+    # The shapes of a graph's products come with its reference. With shapes, the profiler keeps an
+    # object of each tensor until the window ends. Between the tensors of a CPU they leave holes in
+    # the heap that are too short for the next tensor: memory grows by all that the steps allocate.
+    shapes = reference is None and info.device == "cuda"
     step.annotate_layers(True)
     try:
         profiler.capture(

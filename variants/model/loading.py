@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding, Weights
-from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.memory import memory_errors, return_freed
 from decodescope.variants.model.checkpoint import (
     StoredTensor,
     broken_checkpoint,
@@ -31,7 +31,9 @@ from decodescope.variants.model.hub import fetch_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
+    converting_with,
     quantized_formats,
+    scaled,
     untie,
     weight_tensors,
 )
@@ -61,6 +63,9 @@ from decodescope.variants.spec import VariantSpec
 if TYPE_CHECKING:
     from decodescope.variants.model.quantized_loading import QuantizedCheckpoint
 
+# Elements of 4 bits that a check on a CPU unpacks at once. It frees blocks between those in use;
+# what no later block fits in adds to the memory that loading takes.
+_FEW = 1 << 18
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
@@ -299,7 +304,10 @@ def _load_checkpoint(
     model = _decoder(files, model)
     set_prompt_way(model)
     require_finite(source.name, model)
-    require_decoding(source.name, model)
+    convert = scaled if device == "cuda" else partial(scaled, at_once=_FEW)
+    with converting_with(convert, model):
+        require_decoding(source.name, model)
+    return_freed(device)
     tokenizer = _load_tokenizer(source, files, options)
     weights: Weights = "bundled" if source.kind == "tiny" else "pretrained"
     return loaded_model(model, tokenizer, weights, source.name, findings)

@@ -27,8 +27,6 @@ Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype, Packing | No
 
 # transformers holds the matrices of all experts of a layer in one tensor.
 EXPERT_DIMENSIONS = 3
-# Elements that are unpacked at once: each takes 20 bytes of memory.
-_UNPACKED = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,23 +239,29 @@ def scaled(
     scale: torch.Tensor | None,
     dtype: torch.dtype,
     packing: Packing | None = None,
+    at_once: int = 1 << 22,
 ) -> torch.Tensor:
     """data * scale in `dtype`: the elements are exact in every dtype, the product is rounded once
-    (PyTorch multiplies in float32)."""
+    (PyTorch multiplies in float32). Of 4 bits, `at_once` elements are unpacked at a time, each in
+    20 bytes of memory."""
     if packing is not None:
         scales = None if scale is None else scale.flatten()
-        made = _unpacked(data.flatten(0, -2), scales, dtype, packing)
+        made = _unpacked(data.flatten(0, -2), scales, dtype, packing, at_once)
         return made.view(*data.shape[:-1], packing.columns)
     values = data.to(dtype)
     return values if scale is None else values.mul_(scale.unsqueeze(-1))
 
 
 def _unpacked(
-    data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype, packing: Packing
+    data: torch.Tensor,
+    scale: torch.Tensor | None,
+    dtype: torch.dtype,
+    packing: Packing,
+    at_once: int,
 ) -> torch.Tensor:
     made = torch.empty(len(data), packing.columns, dtype=dtype, device=data.device)
     # The compiler fuses what is computed of all rows.
-    step = len(data) if torch.compiler.is_compiling() else max(1, _UNPACKED // packing.columns)
+    step = len(data) if torch.compiler.is_compiling() else max(1, at_once // packing.columns)
     for first in range(0, len(data), step):
         rows = slice(first, first + step)
         weights = packed.unpacked(data[rows], packing, torch.float32)

@@ -15,6 +15,7 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.packing import packing_of
 from decodescope.kernels.host.weights import NARROW_DTYPES, ByteFormat, NarrowFormat, quantized_rows
+from decodescope.variants.machine.memory import return_freed
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     QuantizedEmbedding,
@@ -65,9 +66,8 @@ def quantize_model(
         say(f"quantising to {quantization.format}: {place}")
         for path in paths:
             _quantize(name, model, path, quantization)
-    if model.device.type == "cuda":
-        # Blocks of the old weights fit little else, and would stay reserved.
-        torch.cuda.empty_cache()
+    # Blocks of the old weights fit little else, and would stay reserved.
+    return_freed(model.device.type)
 
 
 def planned_weights(name: str, model: Any, quantization: Quantization) -> Any:

@@ -47,6 +47,9 @@ from decodescope.variants.model.quantized_weights import (
 )
 from decodescope.variants.model.quantizing import planned_weights
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.parallel.cuts import split_of
+from decodescope.variants.parallel.exchange import from_rank_0
+from decodescope.variants.parallel.place import ranks_here
 from decodescope.variants.spec import VariantSpec
 
 _LESS = "lower --batch, --context or --tokens, or choose a smaller model"
@@ -214,7 +217,7 @@ def require_memory(
     `spec` says; K and V of every position, as `spec` stores them; the logits, also in fp32; the
     widest activations of the prefill, and the largest quantised matrix in the model's dtype; and on
     the host the lists of token ids. Quantising itself needs the weights as they are loaded and one
-    layer.
+    layer. Each rank has a GPU; ranks on a CPU share its memory, which is read before any loads.
 
     Raises:
         MissingRequirement: it does not fit; says what is needed and what is free.
@@ -229,29 +232,33 @@ def require_memory(
             "be decoded"
         ) from error
     on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
+    sharing, on_ranks, advice = 1, "", _LESS
     if device == "cuda":
         needs = [
             ("GPU memory", need.on_device, free_gpu_bytes()),
             ("memory", on_host, free_host_bytes()),
         ]
     else:
-        needs = [("memory", need.on_device + on_host, free_host_bytes())]
+        ranks = split_of(model).ranks
+        sharing, free = ranks_here(ranks), from_rank_0(free_host_bytes(), ranks)
+        if sharing > 1:
+            on_ranks, advice = f" by {sharing} ranks, each of them", f"lower --tp, or {_LESS}"
+        needs = [("memory", need.on_device + on_host, free)]
     for memory, needed, free in needs:
-        if free is not None and needed > free:
+        if free is not None and sharing * needed > free:
             weights = bytes_size(max(need.stored, 0))
             if need.quantising and weight_bytes:
                 weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
             if experts := sum(tensor.nbytes for tensor in expert_tensors(model)):
                 weights += f", experts {bytes_size(experts)} of them"
-            advice = _LESS
-            if needed >= need.on_device:
+            if sharing == 1 and needed >= need.on_device:
                 others = needed - need.on_device
                 advice = _what_fits(name, model, workload, device, spec, free, others)
             raise MissingRequirement(
                 f"not enough {memory} for {name} in {workload.dtype}: batch {workload.batch:,} of "
-                f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
-                f"{weights}, K and V {bytes_size(need.kv)}), {bytes_size(free)} are free; "
-                f"{advice}"
+                f"{workload.cache_length:,} positions needs at least {bytes_size(sharing * needed)}"
+                f"{on_ranks} (weights {weights}, K and V {bytes_size(need.kv)}), "
+                f"{bytes_size(free)} are free; {advice}"
             )
 
 

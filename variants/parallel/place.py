@@ -15,6 +15,7 @@ from decodescope.variants.parallel.ranks import Ranks
 # How the line of a rank that failed begins.
 ERROR_PREFIX = "decodescope: "
 _NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_HERE = "LOCAL_WORLD_SIZE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ def is_rank(environment: Mapping[str, str]) -> bool:
     return all(name in environment for name in _NAMES) and environment["WORLD_SIZE"] != "1"
 
 
+def ranks_here(ranks: Ranks) -> int:
+    """How many of `ranks` are on this host, as their launcher says; all, where it does not."""
+    return 1 if ranks.alone else int(os.environ.get(_HERE, ranks.size))
+
+
 def place_of(environment: Mapping[str, str]) -> Place:
     """The place that `environment` names.
 
@@ -68,7 +74,7 @@ def place_of(environment: Mapping[str, str]) -> Place:
         place = Place(
             Ranks(int(rank), int(size)),
             int(environment.get("LOCAL_RANK", rank)),
-            int(environment.get("LOCAL_WORLD_SIZE", size)),
+            int(environment.get(_HERE, size)),
             (host, int(port)),
             environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
         )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch.profiler import profiler
 
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.variants.measuring.window import WindowPlan, capture_window, window_plan
 from tests.helpers.kineto_events import document, op
 from tests.helpers.recordings import capture
@@ -55,3 +56,19 @@ def test_the_nodes_that_a_step_has_named_are_named_in_its_window(
     capture_window(step, plan, info, path, ProfilerSession("cpu"), None, lambda ids: None)
     (event,) = json.loads(path.read_bytes())["traceEvents"]
     assert event["args"]["str"] == "model/layer.0"
+
+
+@pytest.mark.parametrize(
+    ("device", "reference", "recorded"),
+    [("cpu", None, False), ("cuda", None, True), ("cuda", GraphReference(()), False)],
+)
+def test_shapes_are_recorded_where_limits_follow_from_them(
+    device: str, reference: GraphReference | None, recorded: bool
+) -> None:
+    asked = []
+    session: Any = SimpleNamespace(capture=lambda *given: asked.append(given[6]))
+    step: Any = SimpleNamespace(annotate_layers=lambda enabled: None, node_paths=dict)
+    info = msgspec.structs.replace(capture(), device=device)
+    plan = WindowPlan(0, 0, 1)
+    capture_window(step, plan, info, Path("w.json"), session, reference, lambda ids: None)
+    assert asked == [recorded]

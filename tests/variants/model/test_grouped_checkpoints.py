@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.variants.model import quantized_weights, workload_costs
+from decodescope.variants.model import loading, workload_costs
 from decodescope.variants.model.grouped import matrix
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
@@ -261,7 +261,7 @@ def test_memory_is_that_of_the_files_and_a_layer(
 ) -> None:
     """As PyTorch's allocator counts it."""
     monkeypatch.setattr(matrix, "_BLOCK", 1 << 11)
-    monkeypatch.setattr(quantized_weights, "_UNPACKED", 1 << 11)
+    monkeypatch.setattr(loading, "_FEW", 1 << 11)
     expected = save_packed(tmp_path, with_one_layer(LAYOUTS["NVFP4 of ModelOpt"]))
     layer = expected.model.layers[0].to(torch.bfloat16)
     layer_bytes = sum(weight.nbytes for weight in layer.parameters())

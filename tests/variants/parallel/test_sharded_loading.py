@@ -406,15 +406,30 @@ def test_parts_of_groups_are_refused(
         loaded(tmp_path, Ranks(0, 2))
 
 
-def test_memory_is_compared_with_the_need_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_compared_with_the_need_of_all_ranks_that_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Llama 3.2 1B has 2.5 GB of weights; a fifth of it is the table that every rank has."""
-    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: 1_300_000_000)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: 3_300_000_000)
+    monkeypatch.setattr(workload_costs, "free_gpu_bytes", lambda: 1_300_000_000)
+    monkeypatch.setattr(workload_costs, "from_rank_0", lambda value, ranks: value)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
 
     def without_memory(config: Any, device: str, *how: Any) -> Any:
         return build_random(config, "meta", *how)
 
     monkeypatch.setattr(loading, "build_random", without_memory)
     source, workload = resolve_model("llama-3.2-1b@random"), DecodeWorkload(1, 4, 4, "bf16")
-    load_model(source, "cpu", "bf16", workload=workload, ranks=Ranks(1, 4))
-    with pytest.raises(MissingRequirement, match=r"not enough memory .* \(weights 1\.50 GB"):
-        load_model(source, "cpu", "bf16", workload=workload, ranks=Ranks(1, 2))
+    # Of four ranks, two are on another host.
+    for ranks in (Ranks(1, 2), Ranks(1, 4)):
+        load_model(source, "cpu", "bf16", workload=workload, ranks=ranks)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    complaint = (
+        r"needs at least 4\.0\d GB by 4 ranks, each of them \(weights 1\.01 GB, .*"
+        r"3\.30 GB are free; lower --tp, or lower --batch, "
+    )
+    with pytest.raises(MissingRequirement, match=complaint):
+        load_model(source, "cpu", "bf16", workload=workload, ranks=Ranks(1, 4))
+    load_model(source, "cuda", "bf16", workload=workload, ranks=Ranks(1, 4))
+    with pytest.raises(MissingRequirement, match=r"not enough GPU memory .* \(weights 1\.50 GB"):
+        load_model(source, "cuda", "bf16", workload=workload, ranks=Ranks(1, 2))

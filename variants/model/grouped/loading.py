@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from decodescope.variants.machine.memory import return_freed
 from decodescope.variants.model.grouped.awq import awq
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.fp4 import fp4
@@ -68,29 +69,40 @@ def load_grouped(
     made: dict[str, torch.Tensor] = {}
     kept: dict[str, int] = {}
     reasons: dict[str, int] = {}
-    split = split_of(skeleton)
     for key, matrix in matrices.items():
-        tensors = {name: read(name) for name in matrix.tensors}
-        packed = matrix.packed(tensors, skeleton.dtype)
-        module = skeleton.get_submodule(key)
-        cut = split.cuts.get(f"{key}.weight")
-        if packed is not None:
-            held = QuantizedMatrix(*packed, matrix.packing)
-            if isinstance(cut, Cut):
-                cut_quantized(held, cut, split.ranks)
-            module.data, module.scale = held.data, held.scale
+        weight = _load(skeleton, key, matrix, read)
+        if weight is None:
             kept[matrix.stored] = kept.get(matrix.stored, 0) + 1
-            continue
-        if isinstance(module, QuantizedLinear):
-            sizes = module.columns, len(module.data)
-            linear = nn.Linear(*sizes, False, "meta", skeleton.dtype)
-            linear.bias = module.bias  # type: ignore[assignment]
-            skeleton.set_submodule(key, linear)
-        weight = matrix.dequantised(tensors, skeleton.dtype)
-        made[f"{key}.weight"] = weight if cut is None else cut.of(weight, split.ranks)
-        reason = f"{matrix.stored}: {matrix.reason or _NO_SUCH_SCALES}"
-        reasons[reason] = reasons.get(reason, 0) + 1
+        else:
+            made[f"{key}.weight"] = weight
+            reason = f"{matrix.stored}: {matrix.reason or _NO_SUCH_SCALES}"
+            reasons[reason] = reasons.get(reason, 0) + 1
+        # What was read of this matrix lay between the words that are kept.
+        return_freed("cpu")
     return made, _in_words(kept, reasons)
+
+
+def _load(
+    skeleton: Any, key: str, matrix: GroupedMatrix, read: Callable[[str], torch.Tensor]
+) -> torch.Tensor | None:
+    """Fill the module of a matrix; if no kernel reads it, its weight, of a Linear layer again."""
+    split, module = split_of(skeleton), skeleton.get_submodule(key)
+    tensors = {name: read(name) for name in matrix.tensors}
+    packed = matrix.packed(tensors, skeleton.dtype)
+    cut = split.cuts.get(f"{key}.weight")
+    if packed is not None:
+        held = QuantizedMatrix(*packed, matrix.packing)
+        if isinstance(cut, Cut):
+            cut_quantized(held, cut, split.ranks)
+        module.data, module.scale = held.data, held.scale
+        return None
+    if isinstance(module, QuantizedLinear):
+        sizes = module.columns, len(module.data)
+        linear = nn.Linear(*sizes, False, "meta", skeleton.dtype)
+        linear.bias = module.bias  # type: ignore[assignment]
+        skeleton.set_submodule(key, linear)
+    weight = matrix.dequantised(tensors, skeleton.dtype)
+    return weight if cut is None else cut.of(weight, split.ranks)
 
 
 def _in_words(kept: Mapping[str, int], reasons: Mapping[str, int]) -> str:
