@@ -299,3 +299,23 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored(start: Start) -> 
     process.send_signal(signal.SIGTERM)
     process.wait(PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_signal_cancels_a_loop_and_breaks_into_nothing() -> None:
+    """What the loop is doing goes on to its next wait."""
+    code = """
+import asyncio, os, signal
+from decodescope.cli.ending import Ending, end_with
+ending = Ending()
+async def main():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("goes on", flush=True)
+    try:
+        await asyncio.sleep(600)
+    finally:
+        print("cleans up", flush=True)
+end_with(lambda: ending.run(main), ending=ending)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("goes on\ncleans up\n", "")
+    assert ended.returncode == 128 + signal.SIGTERM

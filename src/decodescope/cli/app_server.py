@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import textual_serve
@@ -13,6 +14,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.cli.browser_app import MAX_MESSAGE_BYTES, BrowserApp, cells
 from decodescope.cli.browser_guard import Guard
 from decodescope.cli.browser_page import PAGE, STYLE
+from decodescope.cli.ending import Ending
 from decodescope.cli.output import say
 
 HOST = "127.0.0.1"
@@ -22,14 +24,14 @@ _HEARTBEAT_S = 15.0
 _STATIC = Path(textual_serve.__file__).parent / "static"
 
 
-def run_server(arguments: Sequence[str], port: int, names: list[str]) -> None:
-    """Serve an app, the process `arguments`, to each browser session until this process is ended;
-    `names` are what it shows.
+def run_server(arguments: Sequence[str], port: int, names: list[str], ending: Ending) -> None:
+    """Serve an app, the process `arguments`, to each browser session until a signal ends this
+    process; `names` are what it shows.
 
     Raises:
         InputError: the port cannot be used.
     """
-    asyncio.run(_serve(arguments, port, names))
+    ending.run(partial(_serve, arguments, port, names))
 
 
 async def _serve(arguments: Sequence[str], port: int, names: list[str]) -> None:

@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -93,14 +94,42 @@ _LOOK_S = 0.1
 _WAKING = signal.SIGURG
 
 
+def _raise() -> None:
+    raise KeyboardInterrupt
+
+
 @dataclass(slots=True)
 class Ending:
     """How a signal ends a command: the `number` of the signal that interrupted it, None so far.
     `finishing` is what the command does after that, however long it takes; "" if it has nothing
-    to do but to clean up."""
+    to do but to clean up. `interrupt` is called in the main thread with the signal."""
 
     number: int | None = None
     finishing: str = ""
+    interrupt: Callable[[], object] = _raise
+
+    def run(self, main: Callable[[], Awaitable[None]]) -> None:
+        """Run `main` in an event loop; a signal cancels it. An exception could come wherever the
+        loop is, as in the start of a process, which would then be nobody's.
+
+        Raises:
+            KeyboardInterrupt: a signal ended it.
+        """
+        # Most commands have no loop.
+        import asyncio
+
+        async def cancellable() -> None:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None
+            self.interrupt = partial(loop.call_soon_threadsafe, task.cancel)
+            await main()
+
+        try:
+            asyncio.run(cancellable())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            self.interrupt = _raise
 
     def end_soon(self, number: int) -> None:
         """End this process after `_GRACE_S`, whatever it is doing by then; but where it finishes
@@ -129,7 +158,7 @@ def current_ending() -> Ending:
 
 @contextmanager
 def interruptible(ending: Ending) -> Iterator[None]:
-    """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
+    """Lets the first ending signal interrupt the command, except those that this process was
     started to ignore (`nohup`), and ends the process if it has not ended soon after.
 
     Python calls a handler once the main thread runs Python again, which can be long after: while a
@@ -148,7 +177,7 @@ def interruptible(ending: Ending) -> Iterator[None]:
         time.sleep(_ONE_SIGNAL_S)
         for caught_number in caught:
             signal.signal(caught_number, signal.SIG_DFL)
-        raise KeyboardInterrupt
+        ending.interrupt()
 
     with _signals_seen(caught, ending.end_soon):
         for number in caught:

@@ -8,6 +8,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.recordings.following import is_being_written
+from decodescope.cli.ending import current_ending
 from decodescope.cli.open import newest
 from decodescope.cli.options import FILE
 
@@ -36,7 +37,7 @@ def serve(files: tuple[Path, ...], port: int) -> None:
         ) from error
     from decodescope.cli.app_server import run_server
 
-    run_server(open_command(files), port, names)
+    run_server(open_command(files), port, names, current_ending())
 
 
 def open_command(files: Iterable[Path]) -> list[str]:

@@ -205,7 +205,7 @@ def test_a_closed_door_waits_for_no_trace_folder(
         if stage.startswith("waits up to 600 s"):
             door.close()
 
-    window = in_daemon_thread(lambda: door.window(WindowPlan(tmp_path, 100), say))
+    window = in_daemon_thread(lambda: take_window(door, WindowPlan(tmp_path, 100), say))
     with pytest.raises(DecodescopeError):
         window.result(20)
     assert not left.is_set()

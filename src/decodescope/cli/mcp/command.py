@@ -5,6 +5,7 @@ from pathlib import Path
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.cli.ending import current_ending
 from decodescope.cli.options import FILE
 
 
@@ -34,4 +35,5 @@ def mcp_command(folders: tuple[Path, ...], allow_write: bool, allow_run: bool) -
     from decodescope.cli.mcp.server import run_mcp_server
     from decodescope.cli.mcp.tool_host import ToolHost
 
-    run_mcp_server(ToolHost(folders, allow_write=allow_write, allow_run=allow_run))
+    host = ToolHost(folders, allow_write=allow_write, allow_run=allow_run)
+    run_mcp_server(host, current_ending())

@@ -11,10 +11,10 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
-import anyio
 import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
@@ -40,6 +40,7 @@ from mcp.types import (
 from decodescope import __version__
 from decodescope.analyzer.errors import InputError, InternalError, known_error
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.cli.ending import Ending
 from decodescope.cli.mcp.answers import NAME_BYTES, SENTENCE_BYTES, bounded, cut_text
 from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.tool_host import ToolHost
@@ -55,11 +56,11 @@ _INSTRUCTIONS = (
 _Context = ServerRequestContext[Any]
 
 
-def run_mcp_server(host: ToolHost) -> None:
-    """Serve one client until it closes its end, or this process is ended."""
+def run_mcp_server(host: ToolHost, ending: Ending) -> None:
+    """Serve one client until it closes its end, or a signal ends this process."""
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     try:
-        anyio.run(serve_client, host)
+        ending.run(partial(serve_client, host))
     except* (BrokenPipeError, ConnectionResetError):
         pass  # the client is gone
 
