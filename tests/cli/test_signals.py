@@ -302,7 +302,7 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored(start: Start) -> 
 
 
 def test_a_signal_cancels_a_loop_and_breaks_into_nothing() -> None:
-    """What the loop is doing goes on to its next wait."""
+    """The loop runs on to its next wait."""
     code = """
 import asyncio, os, signal
 from decodescope.cli.ending import Ending, end_with

@@ -192,11 +192,11 @@ def test_a_closed_door_waits_for_no_trace_folder(
     tmp_path: Path, load: Load, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(windows, "LIMIT_S", 600.0)
-    vllm, left = Vllm(tmp_path, load), threading.Event()
+    vllm, may_answer = Vllm(tmp_path, load), threading.Event()
 
     def answer(request: Request) -> Reply:
         if request.path.startswith("/server_info"):
-            left.wait(20)
+            may_answer.wait(20)
         return vllm(request)
 
     door = door_to(serve(answer), None)
@@ -208,8 +208,8 @@ def test_a_closed_door_waits_for_no_trace_folder(
     window = in_daemon_thread(lambda: take_window(door, WindowPlan(tmp_path, 100), say))
     with pytest.raises(DecodescopeError):
         window.result(20)
-    assert not left.is_set()
-    left.set()
+    assert not may_answer.is_set()
+    may_answer.set()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, InputError("a fault")])

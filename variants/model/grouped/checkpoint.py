@@ -40,9 +40,7 @@ class PackedCheckpoint:
             self.refuse(name, found, f"{' or '.join(types)} {list(shape)} by config.json ({field})")
 
     def require_whole_groups(self, name: str, columns: int, scheme: PackedScheme) -> None:
-        """Raises:
-        ModelError: the last group of a row is not whole, which this format does not have.
-        """
+        """Raise `ModelError` if the last group of a row is not whole, as it is in this format."""
         if not scheme.has_rows_of(columns):
             expected = f"of whole groups by config.json (group_size {scheme.group})"
             self.refuse(name, f"of {columns} columns", expected)
