@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -31,7 +32,7 @@ from decodescope.tui.pages.all_pages import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
-# Page 8 names the folder that it shows.
+# Page 8 names the folder that it shows. Each run has one of its own, with a name as long as this.
 SHOWN_FOLDER = Path("/tmp/decodescope-pictures")
 _SHOWN_AT = 1_767_323_045
 SIZE = (120, 36)
@@ -86,14 +87,12 @@ def shown_folder() -> Iterator[Path]:
     """A folder with two traces of a fixed time."""
     os.environ["TZ"] = "UTC"
     time.tzset()
-    SHOWN_FOLDER.mkdir()
-    try:
+    with TemporaryDirectory(dir=SHOWN_FOLDER.parent, prefix="decodescope-") as name:
+        assert len(name) == len(str(SHOWN_FOLDER))
         for trace in sorted((ROOT / "tests" / "data").glob("h200_compiled_[cr]*.json.gz")):
-            shown = Path(shutil.copyfile(trace, SHOWN_FOLDER / trace.name))
+            shown = Path(shutil.copyfile(trace, Path(name, trace.name)))
             os.utime(shown, (_SHOWN_AT, _SHOWN_AT))
-        yield SHOWN_FOLDER
-    finally:
-        shutil.rmtree(SHOWN_FOLDER)
+        yield Path(name)
 
 
 async def draw(picture: Picture, folder: Path) -> str:
@@ -112,7 +111,8 @@ async def draw(picture: Picture, folder: Path) -> str:
             await _settled(app, pilot)
         await pilot.press(*picture.keys)
         await _settled(app, pilot)
-        return portable(app.export_screenshot(title="decodescope", simplify=True))
+        svg = app.export_screenshot(title="decodescope", simplify=True)
+        return portable(svg.replace(str(folder), str(SHOWN_FOLDER)))
 
 
 def recording_of(variant: str) -> Path:
