@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.app.terminal import record_live
 from decodescope.variants.machine.environment import choose_device, environment
-from decodescope.variants.registry import available_variants
+from decodescope.variants.registry import available_variants, find_variant
 
 MOST_BYTES = 6_000_000
 FOLDER = Path(__file__).resolve().parent.parent / "analyzer" / "recordings"
@@ -35,7 +35,8 @@ def main() -> None:
         if v.unavailable is None and not v.interpreted
     ]
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for variant in arguments.variants.split(",") if arguments.variants else runnable:
+    given = arguments.variants.split(",") if arguments.variants else runnable
+    for variant in (find_variant(name).name for name in given):
         path = arguments.output / f"{gpu}-{model}-{variant}.dsrec"
         options = ["--model", arguments.model, "--variant", variant, "--tp", str(arguments.tp)]
         record_live(options, arguments.seconds, path)

@@ -1,5 +1,6 @@
 """The recordings of real GPU runs that come with the package, and what a recording's head says."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,9 +21,11 @@ class RecordingHead:
 
 
 def bundled_recordings() -> tuple[Path, ...]:
-    """Their paths, by name: `fused+graph` comes before `fused+graph+int8`."""
-    paths = Path(__file__).parent.glob("*.dsrec")
-    return tuple(sorted(paths, key=lambda path: path.stem))
+    """Their paths by name, those of the model with the most variants first; `fused+graph` comes
+    before `fused+graph+int8`."""
+    models = {path: path.stem.rpartition("-")[0] for path in Path(__file__).parent.glob("*.dsrec")}
+    variants = Counter(models.values())
+    return tuple(sorted(models, key=lambda path: (-variants[models[path]], path.stem)))
 
 
 @cache

@@ -42,7 +42,7 @@ _FORMATS = {
     "kv_fp8_e5m2": "K and V in E5M2",
     "fp8_e4m3+kv_fp8_e4m3": "weights, K and V in E4M3",
 }
-_WAYS = ("rounding", "forward", "steps")
+QUALITY_WAYS = ("rounding", "forward", "steps")
 _GROWING = ("fp8_e4m3", "int8", "w8a8", "kv_fp8_e4m3")
 
 
@@ -112,20 +112,13 @@ def rounds_text(spread: Record) -> str:
     return f"{median_per_s} ({rate(spread['min'])} to {rate(spread['max'])})"
 
 
-def quality_ways(record: Record) -> list[str]:
-    """The ways to the logits that were scored; the steps' is the last."""
-    formats = record["formats"]
-    return [way for way in _WAYS if any(one.get(way) is not None for one in formats)]
-
-
 def quality_rows(record: Record) -> list[list[str]]:
     """The cost of each format that was scored: change of perplexity in each way, KL, top-1."""
     found = {one["format"]: one for one in record["formats"]}
-    ways = quality_ways(record)
     return [
         [
             words,
-            *(_perplexity(found[name].get(way)) for way in ways),
+            *(_perplexity(found[name].get(way)) for way in QUALITY_WAYS),
             _scaled(found[name]["steps"]["fp32"], "kl", 1e3, "{:.2f}"),
             f"{_scaled(found[name]['steps']['fp32'], 'top1_agreement', 100, '{:.1f}')} %",
         ]
@@ -135,9 +128,9 @@ def quality_rows(record: Record) -> list[list[str]]:
 
 
 def _scaled(figures: Record, name: str, unit: float, form: str) -> str:
-    """A figure in parts of `unit`, with its interval if it was recorded."""
-    interval = figures.get(f"{name}_interval")
-    ends = interval and {end: interval[end] * unit for end in ("low", "high")}
+    """A figure in parts of `unit`, with its interval."""
+    interval = figures[f"{name}_interval"]
+    ends = {end: interval[end] * unit for end in ("low", "high")}
     return with_interval(figures[name] * unit, ends, form)
 
 

@@ -151,6 +151,11 @@ def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
     if not stand_in:
         return choices
     bundled = bundled_variants(hello)
+    if playback is not None:
+        # A recording lists the variants of its day.
+        listed = {choice.name for choice in choices}
+        newer = (Choice(name, "", _NOT_RECORDED) for name in bundled if name not in listed)
+        choices = (*choices, *newer)
     return tuple(_recorded(choice, *bundled.get(choice.name, (None, None))) for choice in choices)
 
 

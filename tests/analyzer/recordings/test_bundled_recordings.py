@@ -20,10 +20,12 @@ VARIANTS = {
     "fused+graph+fp8_e4m3",
     "fused+graph+fp8_e5m2",
     "fused+graph+fp8_e5m2_cast",
+    "fused+graph+int4",
     "fused+graph+int8",
     "fused+graph+kv_fp8_e4m3",
     "fused+graph+w8a8",
 }
+LAYERS = {"llama-3.2-1b": 16, "qwen3-30b-a3b": 48, "gpt-oss-20b": 24}
 RECORDINGS = sorted(FOLDER.glob("h200-*.dsrec"))
 OF_TWO_RANKS = FOLDER / "h200x2-llama-3.1-8b-fused+graph.dsrec"
 
@@ -33,9 +35,10 @@ def analysis(request: pytest.FixtureRequest) -> Analysis:
     return analyze(load(request.param))
 
 
-def test_there_is_one_of_each_way_to_run_the_step() -> None:
-    variants = {path.stem.rsplit("-", 1)[-1] for path in RECORDINGS}
-    assert variants == VARIANTS
+def test_there_is_one_of_each_way_to_run_the_step_and_of_each_kind_of_model() -> None:
+    stems = {f"h200-llama-3.2-1b-{variant}" for variant in VARIANTS}
+    mixtures = {"h200-qwen3-30b-a3b-fused+graph", "h200-gpt-oss-20b-fused+graph"}
+    assert {path.stem for path in RECORDINGS} == stems | mixtures
 
 
 def test_they_are_small_and_their_heads_say_what_they_are() -> None:
@@ -44,9 +47,8 @@ def test_they_are_small_and_their_heads_say_what_they_are() -> None:
     for path in RECORDINGS:
         head = recording_head(path)
         assert head is not None
-        assert head.variant == path.stem.removeprefix("h200-llama-3.2-1b-")
+        assert path.stem == f"h200-{head.hello.model.removesuffix('@random')}-{head.variant}"
         assert head.hello.device_name == "NVIDIA H200"
-        assert head.hello.model.startswith("llama-3.2-1b")
         assert head.hello.environment["date"].startswith("20")
 
 
@@ -90,7 +92,8 @@ def test_the_variants_look_as_they_are(analysis: Analysis) -> None:
         assert len(set(report.launches.gpu_ops_per_graph_launch)) == 1
     if variant != "eager":
         layers = [f for f in report.ranges if f.path.startswith("decode_step/model/layer.")]
-        assert len({found.path.split("/")[2] for found in layers}) == 16
+        model = report.capture.model.removesuffix("@random")
+        assert len({found.path.split("/")[2] for found in layers}) == LAYERS[model]
 
 
 def test_every_op_has_a_range_path_that_is_certain(analysis: Analysis) -> None:
