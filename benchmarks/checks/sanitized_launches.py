@@ -17,7 +17,13 @@ from decodescope.kernels.host.exchange import Exchange, new_exchange, new_slots
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.packing import PackedName
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import ByteFormat, QkNorm, WeightMatrix, narrow_matrix
+from decodescope.kernels.host.weights import (
+    ByteFormat,
+    NarrowFormat,
+    QkNorm,
+    WeightMatrix,
+    narrow_matrix,
+)
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY, new_workspace
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
 from decodescope.kernels.ops.all_reduce_qk_norm import AllReduceQkNorm, norm_words
@@ -125,7 +131,19 @@ MODELS = (
 PARTS = range(len(MODELS) + 2)
 
 
-class PastTheEnd(Operands):
+class QuantizedOnCpu(Operands):
+    """Operands without the hundreds of small kernels of torch by which a GPU quantises a matrix:
+    under a sanitizer, they take longer than those to be checked."""
+
+    def quantized(
+        self, values: torch.Tensor, format: NarrowFormat, scaled: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As the base class."""
+        data, scale = super().quantized(values.cpu(), format, scaled)
+        return data.to(self.device), None if scale is None else scale.to(self.device)
+
+
+class PastTheEnd(QuantizedOnCpu):
     """Operands of a step that is replayed after the caches are full."""
 
     def position(self, value: int) -> torch.Tensor:
@@ -171,7 +189,9 @@ def model_cases(part: int, device: str, multiprocessors: int) -> Iterator[Kernel
     spec = VariantSpec.parse(variant)
     parts = meta_parts(fields, dtype, spec)
     for batch in BATCHES:
-        ways = product(tiles_to_try(parts, batch, spec, multiprocessors), (Operands, PastTheEnd))
+        ways = product(
+            tiles_to_try(parts, batch, spec, multiprocessors), (QuantizedOnCpu, PastTheEnd)
+        )
         for tiles, kind in ways:
             yield from kernel_cases(kind(parts, batch, CONTEXT, tiles, device, spec))
 

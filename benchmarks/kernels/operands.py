@@ -19,7 +19,7 @@ from decodescope.kernels.host.weights import (
     Norm,
     QkNorm,
     WeightMatrix,
-    narrow_matrix,
+    quantized_rows,
 )
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
@@ -106,8 +106,16 @@ class Operands:
         values = self._normal(
             torch.empty(like.rows, like.columns, dtype=self.dtype, device="meta"), std=std
         )
-        format = cast(NarrowFormat, like.format)
-        return narrow_matrix(values, format, like.scale is not None, bias)
+        data, scale = self.quantized(
+            values, cast(NarrowFormat, like.format), like.scale is not None
+        )
+        return WeightMatrix(data, scale, bias, like.packing).for_batches()
+
+    def quantized(
+        self, values: torch.Tensor, format: NarrowFormat, scaled: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """`quantized_rows` of `values` on the device."""
+        return quantized_rows(values, format, scaled)
 
     def experts(self, like: Experts) -> Experts:
         """Experts of the same sizes and formats."""
