@@ -5,9 +5,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import wait
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.attach.deadline import in_daemon_thread
@@ -22,22 +23,18 @@ START_LIMIT_S, STOP_LIMIT_S = 60.0, 300.0
 TICK_S = 0.1
 
 
+@dataclass(eq=False)
 class ProfileEndpoint(ABC):
-    """The windows of one engine. `ends_itself` says that a window ends after its steps, not when it
-    is stopped."""
+    """The windows of one engine, which waits for nothing once `closed` is set. `ends_itself` says
+    that a window ends after its steps, not when it is stopped."""
 
-    name: Literal["vllm", "sglang"]
-    ends_itself: bool
+    name: ClassVar[Literal["vllm", "sglang"]]
+    ends_itself: ClassVar[bool]
 
-    def __init__(
-        self,
-        client: ServerClient,
-        server: EngineServer,
-        trace_dir: Path | None,
-        closed: threading.Event,
-    ) -> None:
-        self._client, self._server, self._trace_dir = client, server, trace_dir
-        self._closed = closed
+    client: ServerClient
+    server: EngineServer
+    trace_dir: Path | None
+    closed: threading.Event
 
     @abstractmethod
     def folder(self, plan: WindowPlan) -> Path:
@@ -74,7 +71,7 @@ class ProfileEndpoint(ABC):
 
     def _started(self, answer: Answer, without_endpoint: str) -> None:
         if answer.status in (404, 405):
-            raise Refused(f"{answer.url}: {self._server.title} {without_endpoint}")
+            raise Refused(f"{answer.url}: {self.server.title} {without_endpoint}")
         if answer.status == 409:
             raise Refused(f"{answer.url}: another client records a window; wait for its end")
         try:
@@ -87,34 +84,28 @@ class Refused(MissingRequirement):
     """The server did not open a window."""
 
 
+@dataclass(eq=False)
 class VllmEndpoint(ProfileEndpoint):
     """vLLM's: the folder is set when the server starts; a window lasts until it is stopped."""
 
     name = "vllm"
     ends_itself = False
 
-    def __init__(
-        self,
-        client: ServerClient,
-        server: EngineServer,
-        trace_dir: Path | None,
-        closed: threading.Event,
-    ) -> None:
-        super().__init__(client, server, trace_dir, closed)
+    def __post_init__(self) -> None:
         # The first window alone waits for the folder's name; a later one takes it if it has come.
         self._told, self._patience_s = None, LIMIT_S
-        if trace_dir is None and client.address.is_local:
-            self._told = in_daemon_thread(partial(vllm_trace_folder, client))
+        if self.trace_dir is None and self.client.address.is_local:
+            self._told = in_daemon_thread(partial(vllm_trace_folder, self.client))
 
     def folder(self, plan: WindowPlan) -> Path:
         if (told := self._named(plan.say)) is not None:
             return Path(told)
-        if self._trace_dir is None:
+        if self.trace_dir is None:
             raise InputError(
-                f"{self._client.address.url}: does not say where its traces go; name the folder of "
+                f"{self.client.address.url}: does not say where its traces go; name the folder of "
                 "its torch_profiler_dir with --trace-dir"
             )
-        return self._trace_dir
+        return self.trace_dir
 
     def _named(self, say: Callable[[str], None]) -> str | None:
         """The folder that the server names; None if it does not, or has not until the door is
@@ -124,7 +115,7 @@ class VllmEndpoint(ProfileEndpoint):
         if self._patience_s and not self._told.done():
             say(f"waits up to {self._patience_s:g} s for the server to name its trace folder")
             end_s, self._patience_s = time.monotonic() + self._patience_s, 0.0
-            while time.monotonic() < end_s and not self._closed.is_set():
+            while time.monotonic() < end_s and not self.closed.is_set():
                 if wait([self._told], TICK_S).done:
                     break
         return self._told.result() if self._told.done() else None
@@ -135,14 +126,14 @@ class VllmEndpoint(ProfileEndpoint):
     def start(self, folder: Path, steps: int) -> None:
         # Since 0.32 the ranks stop after so many steps; older versions ignore the body.
         self._started(
-            self._client.post("/start_profile", {"max_iterations": steps}, START_LIMIT_S),
+            self.client.post("/start_profile", {"max_iterations": steps}, START_LIMIT_S),
             "runs without its profiler; start it with --profiler-config "
             '\'{"profiler":"torch","torch_profiler_dir":"DIR"}\' (before 0.13: with '
             "VLLM_TORCH_PROFILER_DIR=DIR), or record to a file as docs/engines.md says",
         )
 
     def stop(self, limit_s: float) -> None:
-        self._client.post("/stop_profile", limit_s=limit_s).required()
+        self.client.post("/stop_profile", limit_s=limit_s).required()
 
 
 class SglangEndpoint(ProfileEndpoint):
@@ -159,15 +150,15 @@ class SglangEndpoint(ProfileEndpoint):
     ends_itself = True
 
     def folder(self, plan: WindowPlan) -> Path:
-        if self._trace_dir is None and not self._client.address.is_local:
+        if self.trace_dir is None and not self.client.address.is_local:
             raise InputError(
-                f"{self._client.address.url}: writes its traces on another machine; name a folder "
+                f"{self.client.address.url}: writes its traces on another machine; name a folder "
                 "that both have under one path with --trace-dir"
             )
-        return (self._trace_dir or plan.folder).absolute()
+        return (self.trace_dir or plan.folder).absolute()
 
     def takes(self, name: str) -> bool:
-        stages = ("-prefill.", "-EXTEND.") if self._server.is_prefill else ("-decode.", "-DECODE.")
+        stages = ("-prefill.", "-EXTEND.") if self.server.is_prefill else ("-decode.", "-DECODE.")
         return any(stage in name for stage in stages)
 
     def start(self, folder: Path, steps: int) -> None:
@@ -176,12 +167,12 @@ class SglangEndpoint(ProfileEndpoint):
             "num_steps": steps,
             "activities": ["CPU", "GPU"],
             "profile_by_stage": True,
-            "profile_stages": ["prefill" if self._server.is_prefill else "decode"],
+            "profile_stages": ["prefill" if self.server.is_prefill else "decode"],
             "with_stack": False,
             "record_shapes": False,
         }
         self._started(
-            self._client.post("/start_profile", body, START_LIMIT_S),
+            self.client.post("/start_profile", body, START_LIMIT_S),
             "has no profile endpoint; record to a file as docs/engines.md says",
         )
 
@@ -191,13 +182,12 @@ class SglangEndpoint(ProfileEndpoint):
     def disarm(self, traces: tuple[Path, ...]) -> None:
         if any("-DECODE." in path.name for path in traces):
             # It refuses where nothing waits.
-            self._client.post("/stop_profile")
+            self.client.post("/stop_profile")
 
 
 def profile_endpoint(
     client: ServerClient, server: EngineServer, trace_dir: Path | None, closed: threading.Event
 ) -> ProfileEndpoint | None:
-    """The profile endpoint of the server's engine; None if it has none. It waits for nothing once
-    `closed` is set."""
+    """The profile endpoint of the server's engine; None if it has none."""
     endpoint = {"vllm": VllmEndpoint, "sglang": SglangEndpoint}.get(server.engine)
     return None if endpoint is None else endpoint(client, server, trace_dir, closed)
