@@ -12,9 +12,9 @@ from decodescope.analyzer.readers.byte_source import open_source
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 
-# CUPTI of CUDA 12.6 Update 2 to 13.0 gives kernels invalid times, above all the first after the
-# start of the profiler, and libkineto drops them (PyTorch issue 192021). With a longer warm-up,
-# they may be others than those of the window.
+# CUPTI gives kernels invalid times, in versions before 13.1 above all the first after the start of
+# the profiler (PyTorch issue 192021), and libkineto drops them. With a longer warm-up, they may be
+# others than those of the window.
 _ADDED_WARMUPS_S = (4, 9)
 _KERNELS = (b'"cat": "kernel"', b'"cat":"kernel"')
 _LAUNCHES = (b"LaunchKernel", b"GraphLaunch")

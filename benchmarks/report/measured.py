@@ -120,7 +120,7 @@ def quality_rows(record: Record) -> list[list[str]]:
             words,
             *(_perplexity(found[name].get(way)) for way in QUALITY_WAYS),
             _scaled(found[name]["steps"]["fp32"], "kl", 1e3, "{:.2f}"),
-            f"{_scaled(found[name]['steps']['fp32'], 'top1_agreement', 100, '{:.1f}')} %",
+            _scaled(found[name]["steps"]["fp32"], "top1_agreement", 100, "{:.1f}"),
         ]
         for name, words in _FORMATS.items()
         if name in found
@@ -285,7 +285,7 @@ def _perplexity(figures: Record | None) -> str:
     against = figures["fp32"]
     interval = against["ratio_interval"]
     half = (interval["high"] - interval["low"]) / 2
-    return f"{(against['perplexity_ratio'] - 1) * 100:+.3f} % ± {half * 100:.3f}"
+    return f"{(against['perplexity_ratio'] - 1) * 100:+.3f} ± {half * 100:.3f}"
 
 
 def _two_digits(value: float) -> str:
