@@ -61,7 +61,7 @@ def test_the_bytes_of_our_own_captures() -> None:
         work = role_work(shape, StepShape(capture.batch, capture.batch * positions), weights)
         expected = step_bytes(work)
         if capture.model == "gpt-oss-20b@random":
-            # Its experts' rows, 2,880 codes and a scale for 32 each, are padded to 1,536 bytes. And a
+            # Rows of its experts, 2,880 codes and a scale for 32 each, have 1,536 bytes. And a
             # window holds the new token here, which is not read from the cache.
             expected += 24 * 4 * (3 * 2880) * (1536 - 2880 // 2 - 2880 // 32)
             expected -= 12 * 2 * 8 * 64 * 2
