@@ -21,6 +21,7 @@ import numpy as np
 from decodescope.analyzer.answer.advice import Circumstances, next_steps
 from decodescope.analyzer.answer.parts import (
     PROFILER,
+    WORK,
     MedianStep,
     Window,
     all_parts,
@@ -94,7 +95,7 @@ def find_answer(
     whole = "the window" if window.step is None else "the step"
     if PROFILER in idle:
         whole = duration(window.length_ns - idle[PROFILER])
-    because = reasons(parts, limit, bound, cost, launches, whole)
+    because = (*reasons(parts, limit, bound, cost, launches, whole), *_below_limit(found, parts))
     circumstances = Circumstances(
         bound=bound,
         parts=parts,
@@ -190,6 +191,22 @@ def reasons(
     of_groups = tuple(_group_reasons(parts, bound, launches, whole))
     limit_decides = bound in ("memory", "compute")
     return of_limit + of_groups if limit_decides else of_groups + of_limit
+
+
+def _below_limit(found: MedianStep, parts: Sequence[AnswerPart]) -> Iterator[str]:
+    """Why a part takes less than its limit: other ops run beside its own."""
+    if (shares := found.shares) is None:
+        return
+    op_lengths_ns = found.timeline.trace.ops.length_ns[shares.rows]
+    run_ns = np.bincount(shares.part, op_lengths_ns, len(WORK)).astype(np.int64)
+    for part in parts:
+        if part.part in WORK and part.limit_ns is not None:
+            length_ns = int(run_ns[WORK.index(part.part)])
+            if part.ns < part.limit_ns <= length_ns:
+                yield (
+                    f"{part_words(part.part)} counts for {duration(part.ns)}, less than its limit: "
+                    f"its ops run for {duration(length_ns)}, shared with others"
+                )
 
 
 def _judged_ns(parts: Sequence[AnswerPart]) -> int:

@@ -104,7 +104,8 @@ def test_every_byte_is_given_once(
     path = tmp_path_factory.getbasetemp() / "packed"
     data, pack = b"x" + text, PACKINGS[packing]
     at = int(cut * len(data))
-    path.write_bytes(pack(data[:at]) + pack(data[at:]) + b"T" + tail)
+    # A "t" begins no member; a "T" can begin a frame of zstd that is to be skipped.
+    path.write_bytes(pack(data[:at]) + pack(data[at:]) + b"t" + tail)
     with open_source(str(path)) as source:
         assert bytes(source.read_all("")) == data
         assert (source.trailing_bytes, source.truncated) == (1 + len(tail), False)

@@ -11,6 +11,7 @@ from decodescope.analyzer.reports.analysis import analyze
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import parse_peak
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import duration
 from tests.helpers.kineto_events import call, op, span, trace_of
 from tests.helpers.read_once import analysed_once, loaded_once
 
@@ -162,3 +163,32 @@ def test_half_the_weight_bytes_halve_the_limit() -> None:
         ratio = (narrow[role].limit_ns or 0) / (wide[role].limit_ns or 1)
         assert ratio == pytest.approx(0.5, abs=0.01)
     assert narrow["head"].limit_ns == wide["head"].limit_ns
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_part_below_its_limit_says_how_long_its_ops_ran_beside_others(name: str) -> None:
+    analysis = analysed_once(RECORDINGS[name])
+    answer, ops = analysis.report.answer, analysis.trace.ops
+    below = [part for part in answer.parts if part.limit_ns is not None and part.ns < part.limit_ns]
+    said = [reason for reason in answer.because if "less than its limit" in reason]
+    assert [reason.split(" counts for ")[0] for reason in said] == [part.part for part in below]
+    for reason, part in zip(said, below, strict=True):
+        if sum(other.kernel == part.kernel for other in answer.parts) > 1:
+            continue
+        # Of the launches of one kernel, in order, a step has as many as every other.
+        of_kernel = ops.name == analysis.trace.names.index(part.kernel)
+        first = (answer.step or 0) * part.ops
+        run_ns = int(ops.length_ns[of_kernel][first : first + part.ops].sum())
+        times = f"{duration(part.ns)}, less than its limit: its ops run for {duration(run_ns)}"
+        assert reason == f"{part.part} counts for {times}, shared with others"
+
+
+def test_a_part_of_a_mixture_is_below_its_limit() -> None:
+    (reason,) = (
+        reason
+        for reason in analysed_once(
+            RECORDINGS["h200-qwen3-30b-a3b-fused+graph"]
+        ).report.answer.because
+        if "less than" in reason
+    )
+    assert reason.startswith("o counts for 111 µs, less than its limit: its ops run for 491 µs")
