@@ -177,7 +177,7 @@ def _missing_records(timeline: Timeline) -> Iterator[Finding]:
             "launches_without_ops",
             f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
             "or lost records: busy time, queue depths and the ops of steps lack them"
-            + "; CUPTI of CUDA 12.6 Update 2 to 13.0 loses those at the head of a window"
+            + "; CUPTI of CUDA 12.6 Update 2 to 13.1 loses some, above all at the head of a window"
             * at_head,
         )
     graphs = graph_launch_calls(trace)
