@@ -8,9 +8,12 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.comparison_messages import RoundCompared
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.variants.comparing import command as compare
+from decodescope.variants.comparing.command import CompareRequest, Tell
 from tests.helpers.command import Command
 from tests.helpers.comparison_reports import runs_of
 
@@ -43,6 +46,25 @@ def test_compare_writes_json_markdown_and_a_page(
     assert json.loads((tmp_path / "comparison.json").read_bytes()) == json.loads(done.out)
     assert "faster" in (tmp_path / "comparison.md").read_text()
     assert "faster" in decodescope(*COMPARE).out
+
+
+def test_each_complete_round_is_in_the_folder_before_the_next_one_ends(
+    decodescope: Command,
+    measured: Comparison,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def ends_in_a_later_round(request: CompareRequest, tell: Tell) -> Comparison:
+        assert request.each_round
+        tell(RoundCompared(measured))
+        raise DecodescopeError("the machine is taken")
+
+    monkeypatch.setattr(compare, "compare_variants", ends_in_a_later_round)
+    done = decodescope(*COMPARE, "--out", str(tmp_path))
+    assert (done.code, done.error_line) == (2, "decodescope: the machine is taken")
+    (path,) = tmp_path.iterdir()
+    assert path.name == "comparison.json"
+    assert msgspec.json.decode(path.read_bytes(), type=Comparison) == measured
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--out", "out")])

@@ -6,6 +6,7 @@ from typing import Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.io.files import write_json
 from decodescope.cli.ending import current_ending
 from decodescope.cli.options import (
     FILE,
@@ -59,6 +60,7 @@ def compare(
     from decodescope.analyzer.comparing.comparison_messages import (
         ComparisonEvent,
         ComparisonProgress,
+        RoundCompared,
     )
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
@@ -70,6 +72,7 @@ def compare(
         repeats=repeats,
         text=None if text is None else _read(text, "--text").decode(errors="replace"),
         keep=out,
+        each_round=out is not None,
     )
     current_ending().finishing = "the complete rounds are being compared"
     with progress() as show:
@@ -77,6 +80,9 @@ def compare(
         def tell(event: ComparisonEvent) -> None:
             if isinstance(event, ComparisonProgress):
                 show(event.describe(), **asdict(event))
+            elif isinstance(event, RoundCompared) and out is not None:
+                # Whatever ends this process loses no complete round.
+                write_json(out / "comparison.json", event.comparison)
 
         comparison = compare_variants(request, tell)
         if out is not None:
