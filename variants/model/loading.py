@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding, Weights
+from decodescope.kernels.host.packing import Packing
 from decodescope.variants.machine.memory import memory_errors, return_freed
 from decodescope.variants.model.checkpoint import (
     StoredTensor,
@@ -63,8 +64,7 @@ from decodescope.variants.spec import VariantSpec
 if TYPE_CHECKING:
     from decodescope.variants.model.quantized_loading import QuantizedCheckpoint
 
-# Elements of 4 bits that a check on a CPU unpacks at once. It frees blocks between those in use;
-# what no later block fits in adds to the memory that loading takes.
+# Elements of 4 bits that a check on a CPU unpacks at once.
 _FEW = 1 << 18
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
@@ -304,13 +304,22 @@ def _load_checkpoint(
     model = _decoder(files, model)
     set_prompt_way(model)
     require_finite(source.name, model)
-    convert = scaled if device == "cuda" else partial(scaled, at_once=_FEW)
-    with converting_with(convert, model):
+    with converting_with(scaled if device == "cuda" else _scaled_in_parts, model):
         require_decoding(source.name, model)
     return_freed(device)
     tokenizer = _load_tokenizer(source, files, options)
     weights: Weights = "bundled" if source.kind == "tiny" else "pretrained"
     return loaded_model(model, tokenizer, weights, source.name, findings)
+
+
+def _scaled_in_parts(
+    data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype, packing: Packing | None
+) -> torch.Tensor:
+    """`scaled` for a check on a CPU. It frees blocks between those in use, in which not every later
+    one fits: what is left of them would add to the memory that loading takes."""
+    weights = scaled(data, scale, dtype, packing, at_once=_FEW)
+    return_freed("cpu")
+    return weights
 
 
 def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, Any]) -> Any | None:
