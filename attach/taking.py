@@ -12,9 +12,9 @@ from decodescope.analyzer.readers.byte_source import open_source
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 
-# CUPTI gives kernels invalid times, in versions before 13.1 above all the first after the start of
-# the profiler (PyTorch issue 192021), and libkineto drops them. With a longer warm-up, they may be
-# others than those of the window.
+# libkineto drops the first kernels after the start of the profiler, as CUPTI before 13.1 gives them
+# invalid times (PyTorch issue 192021); with a longer warm-up, these are not the window's. Windows
+# are lost with CUPTI 13.1 too, from a cause that is not known.
 _ADDED_WARMUPS_S = (4, 9)
 _KERNELS = (b'"cat": "kernel"', b'"cat":"kernel"')
 _LAUNCHES = (b"LaunchKernel", b"GraphLaunch")
