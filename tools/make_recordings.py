@@ -35,8 +35,8 @@ def main() -> None:
         if v.unavailable is None and not v.interpreted
     ]
     arguments.output.mkdir(parents=True, exist_ok=True)
-    given = arguments.variants.split(",") if arguments.variants else runnable
-    for variant in (find_variant(name).name for name in given):
+    variant_names = arguments.variants.split(",") if arguments.variants else runnable
+    for variant in (find_variant(name).name for name in variant_names):
         path = arguments.output / f"{gpu}-{model}-{variant}.dsrec"
         options = ["--model", arguments.model, "--variant", variant, "--tp", str(arguments.tp)]
         record_live(options, arguments.seconds, path)

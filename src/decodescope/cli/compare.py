@@ -41,7 +41,7 @@ from decodescope.cli.output import (
 @sampling_options
 @file_option("--text", help="The text that accuracy is scored on.")
 @click.option(
-    "--out", metavar="DIR", type=FILE, help="Keep the traces; write JSON, Markdown and HTML."
+    "--out", metavar="DIR", type=FILE, help="Keep traces, JSON (each round), Markdown and HTML."
 )
 @json_option
 @progress_option

@@ -170,9 +170,9 @@ def test_a_part_below_its_limit_says_how_long_its_ops_ran_beside_others(name: st
     analysis = analysed_once(RECORDINGS[name])
     answer, ops = analysis.report.answer, analysis.trace.ops
     below = [part for part in answer.parts if part.limit_ns is not None and part.ns < part.limit_ns]
-    said = [reason for reason in answer.because if "less than its limit" in reason]
-    assert [reason.split(" counts for ")[0] for reason in said] == [part.part for part in below]
-    for reason, part in zip(said, below, strict=True):
+    explanations = [line for line in answer.because if "less than its limit" in line]
+    assert [line.split(" counts for ")[0] for line in explanations] == [part.part for part in below]
+    for explanation, part in zip(explanations, below, strict=True):
         if sum(other.kernel == part.kernel for other in answer.parts) > 1:
             continue
         # Of the launches of one kernel, in order, a step has as many as every other.
@@ -180,7 +180,7 @@ def test_a_part_below_its_limit_says_how_long_its_ops_ran_beside_others(name: st
         first = (answer.step or 0) * part.ops
         run_ns = int(ops.length_ns[of_kernel][first : first + part.ops].sum())
         times = f"{duration(part.ns)}, less than its limit: its ops run for {duration(run_ns)}"
-        assert reason == f"{part.part} counts for {times}, shared with others"
+        assert explanation == f"{part.part} counts for {times}, shared with others"
 
 
 def test_a_part_of_a_mixture_is_below_its_limit() -> None:

@@ -91,9 +91,9 @@ def refusal(fields: Any) -> str | None:
 
 def named(message: str) -> tuple[str, str]:
     """The field and the value in a refusal."""
-    found = re.search(rf"({FIELD}\S*) (?:is )?(.*?)(?:, not an? | \(only 8-bit)", message)
-    assert found is not None, message
-    return found[1], found[2]
+    refusal = re.search(rf"({FIELD}\S*) (?:is )?(.*?)(?:, not an? | \(only 8-bit)", message)
+    assert refusal is not None, message
+    return refusal[1], refusal[2]
 
 
 def at(fields: Any, path: str) -> Any:

@@ -71,7 +71,7 @@ class PackedCheckpoint:
         stored = self.tensors.get(codes)
         groups = self.tensors[scale].shape[axis:][:1] if scale in self.tensors else ()
         typed = [each for each in self.schemes if stored and each.codes == stored.dtype]
-        found = [each for each in typed or self.schemes if each.layout in layouts]
+        possible = [each for each in typed or self.schemes if each.layout in layouts]
 
         def fit(scheme: PackedScheme) -> tuple[bool, ...]:
             return (
@@ -81,7 +81,7 @@ class PackedCheckpoint:
                 bool(scheme.order) == order,
             )
 
-        best = [each for each in found if fit(each) == max(map(fit, found))]
+        best = [each for each in possible if fit(each) == max(map(fit, possible))]
         sizes = {min(each.group or columns, columns) for each in best}
         if len(sizes) > 1 and fit(best[0])[0]:
             listed = " and ".join(map(str, sorted(sizes)))

@@ -69,11 +69,11 @@ def packed_schemes(fields: Fields) -> tuple[PackedScheme, ...]:
         named = str(fields.get("quant_algo")).upper() == _NVFP4
         return (PackedScheme("nvfp4", 16),) if named else ()
     if method in METHODS:
-        found = [_scheme_of_part(part) for _, part in _parts(fields)]
+        schemes = [_scheme_of_part(part) for _, part in _parts(fields)]
     else:
         packed = [each for each in weight_schemes(fields) if each.get("num_bits", 8) == 4]
-        found = [_scheme(weights) for weights in packed]
-    return tuple(dict.fromkeys(found))
+        schemes = [_scheme(weights) for weights in packed]
+    return tuple(dict.fromkeys(schemes))
 
 
 def packed_reasons(fields: Fields) -> Iterator[tuple[str, object]]:
