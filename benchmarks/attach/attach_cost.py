@@ -146,6 +146,8 @@ def measure_variant(
                 found[-1]["target_bytes"] = resident_bytes(pid)
                 found[-1]["own_bytes"] = resident_bytes(os.getpid())
                 sys.stderr.write(f"{variant}: {found[-1]}\n")
+        if not found:
+            raise DecodescopeError(f"{variant}: none of {windows} windows: {failed[-1]}")
         after = quiet_tokens_per_s(clock)
     ratios = [one["step_over_clock"] for one in found if one["step_over_clock"] is not None]
     during = statistics.median(one["tokens_per_s"] for one in found)

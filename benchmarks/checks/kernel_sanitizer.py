@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -46,8 +47,14 @@ class Ran(NamedTuple):
 def run_part(under: tuple[str, ...], part: int) -> Ran:
     """Launch one part in a process of its own, under another command."""
     command = [*under, sys.executable, "-m", *COMMAND.split(), "--run", str(part)]
-    # torch's allocator returns parts of large blocks, whose ends memcheck would not see.
-    variables = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    variables = {
+        **os.environ,
+        # torch's allocator returns parts of large blocks, whose ends memcheck would not see.
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        # As many processes as cores quantise matrices: with more threads, they wait for each other.
+        "OMP_NUM_THREADS": "1",
+    }
+    start_s = time.monotonic()
     done = subprocess.run(
         command, capture_output=True, text=True, env=variables, cwd=ROOT, check=False
     )
@@ -56,6 +63,8 @@ def run_part(under: tuple[str, ...], part: int) -> Ran:
     errors = error_count(output) if launches else None
     if done.returncode or (under and errors != 0):
         sys.stderr.write(f"part {part}: {output[-4000:]}\n")
+    tool = under[-1] if under else "no tool"
+    sys.stderr.write(f"part {part}, {tool}: {time.monotonic() - start_s:.0f} s\n")
     return Ran(int(launches[1]) if launches else None, errors, done.returncode)
 
 
@@ -114,13 +123,17 @@ def command(run: bool, sanitizer: Path | None, parts: tuple[int, ...]) -> int:
     program = Path(sanitizer or shutil.which("compute-sanitizer") or DEFAULT_PATH)
     if not program.is_file():
         raise MissingRequirement("kernel-sanitizer: no compute-sanitizer; name it with --sanitizer")
-    with ThreadPoolExecutor(processes_at_once()) as pool:
+    pool = ThreadPoolExecutor(processes_at_once())
+    try:
         # An unchecked run compiles the kernels once: both tools find them in Triton's cache.
         if any(run.exit_code for run in pool.map(partial(run_part, ()), PARTS)):
             return 1
         under = {tool: (str(program), "--tool", tool) for tool in TOOLS}
         runs = {tool: pool.map(partial(run_part, under[tool]), PARTS) for tool in TOOLS}
         outcomes = [outcome(tool, list(parts)) for tool, parts in runs.items()]
+    finally:
+        # Where a signal ends the command, the parts in the queue are not started.
+        pool.shutdown(cancel_futures=True)
     record = {
         "sanitizer_version": version(program),
         "tools": outcomes,

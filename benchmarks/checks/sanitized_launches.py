@@ -15,14 +15,14 @@ from benchmarks.kernels.operands import Operands
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.exchange import Exchange, new_exchange, new_slots
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.kernels.host.packing import PackedName
+from decodescope.kernels.host.packing import PackedName, packing_of
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import (
     ByteFormat,
     NarrowFormat,
     QkNorm,
     WeightMatrix,
-    narrow_matrix,
+    quantized_rows,
 )
 from decodescope.kernels.host.workspace import MAX_BATCH, NO_KEY, new_workspace
 from decodescope.kernels.ops.all_reduce_choice import CHOICE_WORDS, AllReduceChoice
@@ -131,16 +131,23 @@ MODELS = (
 PARTS = range(len(MODELS) + 2)
 
 
+def quantized_on_cpu(
+    values: torch.Tensor, format: NarrowFormat, scaled: bool = True
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """`quantized_rows`, back on the device of `values`. A GPU quantises a matrix by hundreds of
+    small kernels of torch: under a sanitizer, they take longer than those to be checked."""
+    data, scale = quantized_rows(values.cpu(), format, scaled)
+    return data.to(values.device), None if scale is None else scale.to(values.device)
+
+
 class QuantizedOnCpu(Operands):
-    """Operands without the hundreds of small kernels of torch by which a GPU quantises a matrix:
-    under a sanitizer, they take longer than those to be checked."""
+    """Operands with the matrices of `quantized_on_cpu`."""
 
     def quantized(
         self, values: torch.Tensor, format: NarrowFormat, scaled: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As the base class."""
-        data, scale = super().quantized(values.cpu(), format, scaled)
-        return data.to(self.device), None if scale is None else scale.to(self.device)
+        return quantized_on_cpu(values, format, scaled)
 
 
 class PastTheEnd(QuantizedOnCpu):
@@ -202,7 +209,9 @@ def other_operations(device: str) -> Iterator[KernelOperation]:
     weights = torch.randn(_ROWS, _COLUMNS, device=device)
     for format in get_args(ByteFormat) + get_args(PackedName):
         out = torch.empty(_ROWS, _COLUMNS, dtype=torch.bfloat16, device=device)
-        yield DequantizeRows(narrow_matrix(weights, format), out)
+        packing = packing_of(format, _COLUMNS)
+        matrix = WeightMatrix(*quantized_on_cpu(weights, format), packing=packing)
+        yield DequantizeRows(matrix, out)
     for batch in BATCHES:
         yield from _operations_of_a_rank(batch, weights, device)
 
