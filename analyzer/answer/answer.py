@@ -44,7 +44,9 @@ from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.text.formatting import bytes_size, duration
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.interruptions.interruption import median_step, timed_steps
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
+from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.words import part_words
 
 NEAR_LIMIT = 0.6
@@ -129,6 +131,24 @@ def find_answer(
         because=because,
         next=advice,
         unprofiled_step_ns=unprofiled_ns,
+    )
+
+
+def answer_without_ops(timeline: Timeline, steps: Int64s) -> Answer:
+    """The answer of a trace without ops: the host's time from one of its main `steps` to the next,
+    if it shows any."""
+    of_trace = timeline.steps
+    nothing = np.zeros(len(of_trace), dtype=np.int64)
+    step = median_step(of_trace, nothing, timed_steps(of_trace, steps))
+    if step is None:
+        return Answer()
+    annotation, step_ns = timeline.step_annotations[step], int(of_trace.time_ns[step])
+    return Answer(
+        kind=annotation.kind,
+        steps=len(steps),
+        step_ns=step_ns,
+        tokens_per_s=annotation.batch * 1e9 / step_ns if annotation.batch else None,
+        batch=annotation.batch,
     )
 
 

@@ -82,8 +82,10 @@ def workload_differences(base: object, other: object) -> tuple[str, ...]:
 
 
 def work_differences(base: Report, other: Report) -> tuple[str, ...]:
-    """The differences of two traces, as `differences`."""
-    return tuple(differences(trace_conditions(base), trace_conditions(other)).values())
+    """The differences of two traces, as `differences`, and whether one has no op to time."""
+    of_work = tuple(differences(trace_conditions(base), trace_conditions(other)).values())
+    alike = bool(base.devices) == bool(other.devices)
+    return of_work if alike else (*of_work, "step times of a GPU against those of the host alone")
 
 
 def _model_words(answer: Answer) -> str:

@@ -52,9 +52,19 @@ def diff_sides(bases: Sequence[Report], others: Sequence[Report]) -> Diff:
 
 def median_trace(reports: Sequence[Report]) -> Report:
     """The trace with the (lower) median step time; the first, if none has a step time."""
-    timed = [report for report in reports if report.answer.step_ns is not None]
+    timed = [
+        report
+        for report in reports
+        if report.answer.step_ns is not None and _counts(report, reports)
+    ]
     ordered = sorted(timed, key=lambda report: report.answer.step_ns or 0)
     return ordered[(len(ordered) - 1) // 2] if ordered else reports[0]
+
+
+def _counts(report: Report, side: Sequence[Report]) -> bool:
+    """Whether the step times of one of a side's traces count: those of the host count only beside
+    their like."""
+    return bool(report.devices) or not any(other.devices for other in side)
 
 
 def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer:
@@ -114,6 +124,8 @@ def _side_traces(reports: Sequence[Report]) -> tuple[SideTrace, ...]:
             report.answer.step_ns,
             tuple(step.time_ns or 0 for step in report.steps if step.timed),
         )
+        if _counts(report, reports)
+        else SideTrace(report.source.path, None, ())
         for report in reports
     )
 
@@ -179,11 +191,14 @@ def _step_findings(base: Report, other: Report) -> list[Finding]:
 
 
 def _side_findings(name: str, median: Report, reports: Sequence[Report]) -> list[Finding]:
-    """The traces of a side that have no steps, or are of other work than the median one."""
+    """The traces of a side without ops or steps, or of other work than the median one."""
     findings = []
     for report in reports:
-        if report.answer.step_ns is None and median.answer.step_ns is not None:
-            message = f"{name}: {report.source.path} has no steps and does not count"
+        lacking = "steps" if report.devices or not median.devices else "GPU ops"
+        if lacking == "GPU ops" or (
+            report.answer.step_ns is None and median.answer.step_ns is not None
+        ):
+            message = f"{name}: {report.source.path} has no {lacking} and does not count"
             findings.append(Finding("trace_without_steps", message))
         elif differences := work_differences(median, report):
             message = (

@@ -35,9 +35,14 @@ def measured_trace(analysis: Analysis) -> Measured:
     """A trace. Its parts are those of up to 100 of its timed steps, evenly chosen.
 
     Raises:
-        InputError: it has no step whose time is known.
+        InputError: it has no step whose time is known, or no op.
     """
     report = analysis.report
+    if not report.devices:
+        raise InputError(
+            f"{report.source.path}: no GPU activity was recorded, so a gate cannot tell what a "
+            "step takes; record it (see `decodescope analyze`)"
+        )
     timed = [step for step in report.steps if step.timed]
     if not timed:
         raise InputError(

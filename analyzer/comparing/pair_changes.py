@@ -51,8 +51,10 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
 
 def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
     """A row for each part of either side, the largest change first, of equal ones the longest;
-    none if only one side has steps. The rows do not depend on which side is which."""
+    none if only one side has steps, or ops. The rows do not depend on which side is which."""
     if (base.step_ns is None) != (other.step_ns is None):
+        return ()
+    if not (base.parts and other.parts):
         return ()
     base_parts = {part.part: part for part in base.parts}
     other_parts = {part.part: part for part in other.parts}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.answer.answer import find_answer, step_limit
+from decodescope.analyzer.answer.answer import answer_without_ops, find_answer, step_limit
 from decodescope.analyzer.answer.host_frames import host_frames
 from decodescope.analyzer.answer.parts import (
     FoundTrace,
@@ -124,7 +124,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         main_kind_indices=main_kind_steps(timeline.steps, timeline.step_annotations),
     )
     timed = timed_steps(timeline.steps, found.main_kind_indices)
-    step = _found_step(found, median_step(timeline.steps, found.interrupted_ns, timed))
+    median = median_step(timeline.steps, found.interrupted_ns, timed)
+    step = _found_step(found, median if len(trace.ops) else None)
     given, findings = choose_model(step, facts)
     costs = find_costs(step, given)
     unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
@@ -245,7 +246,7 @@ def _figures(
 
     def answer_of(costs: Costs) -> Answer:
         if median.shares is None:
-            return Answer()
+            return answer_without_ops(found, steps)
         return find_answer(
             median,
             median.shares.window,
@@ -313,6 +314,7 @@ def _communication(timeline: Timeline) -> CommunicationReport | None:
 def _step_reports(found: FoundTrace, timed: Int64s) -> tuple[StepReport, ...]:
     steps, timed_indices, idle_ns = found.steps, set(timed.tolist()), step_idle_ns(found)
     hosts_ns, spans_ns = steps.host.length_ns, steps.span.length_ns
+    without_ops = not len(found.trace.ops)
 
     def step_report(index: int) -> StepReport:
         annotation, interrupted_ns = found.step_annotations[index], int(found.interrupted_ns[index])
@@ -331,7 +333,7 @@ def _step_reports(found: FoundTrace, timed: Int64s) -> tuple[StepReport, ...]:
             launch_calls=int(steps.launch_calls[index]),
             gpu_ops=gpu_ops,
             gaps=idle_by_name(idle_ns[index]),
-            time_ns=int(steps.time_ns[index]) - interrupted_ns if gpu_ops else None,
+            time_ns=int(steps.time_ns[index]) - interrupted_ns if gpu_ops or without_ops else None,
             timed=index in timed_indices,
             interrupted_ns=interrupted_ns,
         )

@@ -24,6 +24,7 @@ from decodescope.analyzer.timing.launches import (
     lost_launches,
 )
 from decodescope.analyzer.timing.step_kinds import alike_by, sharing_processes
+from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Trace
 from decodescope.analyzer.vocabulary.words import experts_words
@@ -52,7 +53,7 @@ TOTALS_ONLY = "totals_only"
 _INFERRED = {
     "frames": "Python frames of the engine",
     "graphs": "graph launches that repeat in the same order",
-    "repetition": "launches of the same kernels that repeat in the same order",
+    "repetition": "launches that repeat in the same order",
 }
 # Above this profiled step time ÷ unprofiled one, launch times are not those of an unprofiled step.
 DISTORTED = 1.25
@@ -112,6 +113,8 @@ def _use_of_experts(trace: Trace) -> Iterator[Finding]:
 def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -> Iterator[Finding]:
     trace, launches, steps = timeline.trace, timeline.launches, timeline.steps
     if not len(trace.ops):
+        if steps.source in _INFERRED:
+            yield Finding("inferred_steps", _found_by(steps))
         return
     if trace.on_cpu:
         yield Finding("cpu_capture", "device: cpu; leaf operators stand for GPU ops")
@@ -158,13 +161,17 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
     elif steps.source in _INFERRED:
         yield Finding(
             "inferred_steps",
-            f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}; a "
-            "kind that no frame tells follows from launch shapes, attention kernels and GPU time",
+            f"{_found_by(steps)}; a kind that no frame tells follows from launch shapes, attention "
+            "kernels and GPU time",
         )
     elif not steps.gpu_ops.any():
         yield Finding("empty_steps", "no GPU op was launched inside a step marker")
     if unlike := _unlike(timeline):
         yield Finding("unlike_steps", unlike)
+
+
+def _found_by(steps: Steps) -> str:
+    return f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}"
 
 
 def _missing_records(timeline: Timeline) -> Iterator[Finding]:

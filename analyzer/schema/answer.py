@@ -77,7 +77,8 @@ class Answer(Struct, frozen=True):
     `over_ns` (`ns` where that is null), the largest first; the profiler's cost is the last.
     `interruptions_ns` is set apart, and in none of the other figures. `bound` says which of them
     decides, `because` the figures that show it, `next` what to do. The defaults are the answer of a
-    trace without GPU ops.
+    trace without GPU ops and steps. With steps alone, `step_ns` is the host's time from one to the
+    next, `step` is null and `whole_ns` 0.
     """
 
     kind: StepKind = "unknown"

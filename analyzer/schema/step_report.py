@@ -19,7 +19,8 @@ class StepReport(Struct, frozen=True):
     its annotations, Python frames or kernels tell, null where they do not (see `StepKindReport`).
 
     `time_ns` is from the start of its first GPU op to that of the next step, of the last step its
-    GPU span, without interruptions, which take `interrupted_ns`; null without ops. The step time of
+    GPU span, without interruptions, which take `interrupted_ns`; null without ops. In a trace
+    without a single op, it is from its host start to that of the next step. The step time of
     the trace is the median over the steps that are `timed`: those of the main kind that another
     step follows, if there are any."""
 

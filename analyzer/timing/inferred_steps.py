@@ -2,7 +2,9 @@
 
 A launch call's symbol stands for the ordered names of its ops; launches of one graph have one. The
 steps of a thread are the cycles of exactly equal symbols, of all its graph launches ("graphs") or,
-if these explain too little, of all its launch calls ("repetition").
+if these explain too little, of all its launch calls ("repetition"). In a trace without ops, a
+symbol stands for the operator that launched, and the host's time before a call for the device's
+wait.
 
 - A cycle repeats at least twice in a row. It has at least `MIN_OPS` ops of at least `MIN_NAMES`
   names, and at least half of them are layers: a sequence of names that repeats at least
@@ -25,8 +27,8 @@ from typing import Literal
 import numpy as np
 
 from decodescope.analyzer.names.rules import kernel_meaning
-from decodescope.analyzer.timing.intervals import Union
-from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.intervals import Union, open_changes
+from decodescope.analyzer.timing.launches import LaunchCalls, threads_at
 from decodescope.analyzer.timing.repetition import Run, maximal_runs
 from decodescope.analyzer.trace import Bools, Columns, Int64s, Intervals, Trace
 
@@ -56,7 +58,7 @@ class FoundSteps:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Thread(Columns):
     """The launch calls of one thread in order: `rows` in `LaunchCalls`, symbol, number of ops, and
-    the ns that the device was idle before the first of them."""
+    the ns of waiting before it."""
 
     rows: Int64s
     symbol: Int64s
@@ -79,8 +81,13 @@ def infer_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -
     """The steps of a trace without markers, None if it shows none. See the module's description."""
     if trace.on_cpu or len(launches) < 2:
         return None
-    names, first_name = _names_in_order(trace, launches)
-    threads = _threads(trace, unions, launches, _symbols(names, first_name))
+    if len(trace.ops):
+        names, first_name = _names_in_order(trace, launches)
+        idle_ns = _idle_before_ops(trace, unions)[launches.first_op]
+    else:
+        names, first_name = _operators(trace, launches), np.arange(len(launches) + 1)
+        idle_ns = _host_time_before(trace, launches)
+    threads = _threads(trace, launches, _symbols(names, first_name), idle_ns)
     sources: tuple[StepSource, ...] = ("graphs", "repetition")
     for source in sources:
         cycles = [
@@ -89,7 +96,7 @@ def infer_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -
             for first, after in _cycles(trace.names, thread, names, first_name, source)
         ]
         in_steps = sum(int(ops[first:after].sum()) for _, ops, first, after in cycles)
-        if in_steps and 2 * in_steps >= len(trace.ops):
+        if in_steps and 2 * in_steps >= (len(trace.ops) or len(launches)):
             break
     else:
         return None
@@ -120,13 +127,39 @@ def _names_in_order(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, Int64s
     return trace.ops.name[order].astype(np.int64), first
 
 
-def _threads(
-    trace: Trace, unions: dict[int, Union], launches: LaunchCalls, symbol: Int64s
-) -> list[_Thread]:
+def _operators(trace: Trace, launches: LaunchCalls) -> Int64s:
+    """The name of the innermost operator that was open when each call began, of the call itself
+    without one."""
+    calls = trace.calls.take(launches.call)
+    name = calls.name.astype(np.int64)
+    every = np.arange(len(trace.cpu_ops))
+    for operators, rows in threads_at(trace.cpu_ops, every, calls.starts):
+        since_ns, operator = open_changes(trace.cpu_ops.take(operators))
+        at = operator[np.searchsorted(since_ns, calls.start_ns[rows], side="right") - 1]
+        name[rows[at >= 0]] = trace.cpu_ops.name[operators[at[at >= 0]]]
+    return name
+
+
+def _idle_before_ops(trace: Trace, unions: dict[int, Union]) -> Int64s:
     idle_ns = np.zeros(len(trace.ops), dtype=np.int64)
     for busy in unions.values():
         idle_ns[busy.first[1:]] = busy.start_ns[1:] - busy.end_ns[:-1]
-    rows, before_ns = np.arange(len(launches)), idle_ns[launches.first_op]
+    return idle_ns
+
+
+def _host_time_before(trace: Trace, launches: LaunchCalls) -> Int64s:
+    """From the end of the call before each on its thread to its start."""
+    calls = trace.calls.take(launches.call)
+    before_ns = np.zeros(len(calls), dtype=np.int64)
+    for rows in calls.by_thread():
+        before_ns[rows[1:]] = calls.start_ns[rows[1:]] - calls.end_ns[rows[:-1]]
+    return before_ns
+
+
+def _threads(
+    trace: Trace, launches: LaunchCalls, symbol: Int64s, before_ns: Int64s
+) -> list[_Thread]:
+    rows = np.arange(len(launches))
     calls = _Thread(rows, symbol, launches.ops, before_ns, launches.is_graph)
     of_threads = trace.calls.take(launches.call).by_thread()
     return [calls.take(rows_of_thread) for rows_of_thread in of_threads]

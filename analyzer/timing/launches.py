@@ -77,16 +77,29 @@ def find_launch_calls(trace: Trace) -> LaunchCalls:
 def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
     """The kernel launches without an op (indices of `Trace.calls`), and the number of all launches.
 
-    Their ops are missing because the end of the trace was cut off or records were lost. Launches
-    captured into a graph do not count. Calls with one correlation id (a driver call below a runtime
-    call) are one launch.
+    Their ops are missing because the end of the trace was cut off or records were lost.
     """
-    calls = trace.calls
-    is_launch = calls_named(trace, KERNEL_LAUNCH) & ~while_capturing(trace)
-    made = np.flatnonzero(is_launch & (calls.correlation > 0))
-    made = made[np.sort(np.unique(calls.correlation[made], return_index=True)[1])]
-    lost = ~np.isin(calls.correlation[made], calls.correlation[launches.call])
+    made = _made(trace, calls_named(trace, KERNEL_LAUNCH))
+    correlation = trace.calls.correlation
+    lost = ~np.isin(correlation[made], correlation[launches.call])
     return made[lost], len(made)
+
+
+def launches_without_ops(trace: Trace) -> LaunchCalls:
+    """The launches of kernels and graphs of a trace without an op, as if each had put one on a
+    device."""
+    is_graph = graph_launch_calls(trace)
+    call = _made(trace, calls_named(trace, KERNEL_LAUNCH) | is_graph)
+    none = np.zeros(len(call), dtype=np.int64)
+    return LaunchCalls(call, none, none + 1, is_graph[call], none)
+
+
+def _made(trace: Trace, is_launch: Bools) -> Int64s:
+    """Which calls launch. Launches captured into a graph do not count. Calls with one correlation
+    id (a driver call below a runtime call) are one launch."""
+    correlation = trace.calls.correlation
+    made = np.flatnonzero(is_launch & ~while_capturing(trace) & (correlation > 0))
+    return made[np.sort(np.unique(correlation[made], return_index=True)[1])]
 
 
 def first_matches(trace: Trace, events: HostEvents, patterns: Sequence[re.Pattern[str]]) -> Int8s:

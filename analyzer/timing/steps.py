@@ -5,7 +5,7 @@ Steps are read from host markers. Markers are (the first kind found wins) decode
 write (`execute_context_…`, `step[DECODE …]`, `step 7`, `iteration_3`): see `step_annotations`. In a
 trace without any, the Python frames of serving engines mark steps: see `frame_steps`. Without
 these, steps are inferred from exact repetition: see `inferred_steps`. Either way, the ops of a step
-are those that its calls launched.
+are those that its calls launched. Without ops, the host alone tells how long they took.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, containing, covered_inside, merged
-from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.launches import LaunchCalls, launches_without_ops
 from decodescope.analyzer.timing.step_annotations import MARKERS
 from decodescope.analyzer.trace import Bools, HostTimes, Int64s, Intervals, Trace, grouped, rows_by
 
@@ -40,7 +40,8 @@ class Steps:
     `time_ns` is how long the step took: from the start of its GPU span to that of `following`, so
     that the times of consecutive steps add up and contain the waiting between them. The last step,
     and one that `following` overtakes (it is then -1), takes as long as its GPU span; 0 without
-    ops.
+    ops. In a trace without a single op, a step takes from its host start to that of `following`,
+    the last one as long as `host`.
     """
 
     source: "StepSource"
@@ -62,6 +63,9 @@ class Steps:
 
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
     """The steps of a trace; empty if it has no step markers and shows no repetition of steps."""
+    without_ops = not len(trace.ops)
+    if without_ops:
+        launches = launches_without_ops(trace)
     marker = step_markers(trace)
     unmarked = None if len(marker) else _unmarked_steps(trace, unions, launches)
     if unmarked is not None:
@@ -83,8 +87,10 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     numbers, ops_on, span = _placed(trace, op_step, count)
     uses, gpu_ops = ops_on > 0, ops_on.sum(axis=1)
     devices = tuple(tuple(numbers[used].tolist()) for used in uses)
-    following = _next_on_device(following, uses, span)
-    until_next_ns = span.start_ns[following] - span.start_ns
+    if not without_ops:
+        following = _next_on_device(following, uses, span)
+    timed = host if without_ops else span
+    until_next_ns = timed.start_ns[following] - timed.start_ns
     busy_ns = np.zeros(count, dtype=np.int64)
     for used, indices in by_devices(devices).items():
         busy = merged([unions[number] for number in used])
@@ -97,7 +103,7 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         device=np.where(gpu_ops > 0, numbers[ops_on.argmax(axis=1)], 0),
         devices=devices,
         span=span,
-        time_ns=np.where(following >= 0, until_next_ns, span.length_ns),
+        time_ns=np.where(following >= 0, until_next_ns, timed.length_ns),
         busy_ns=busy_ns,
         gpu_ops=gpu_ops,
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),

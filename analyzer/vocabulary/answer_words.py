@@ -88,17 +88,17 @@ def _reasons(answer: Answer) -> Iterator[str]:
 
 
 def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
-    if not answer.whole_ns:
-        yield "no timed GPU ops"
-        return
-    if answer.step_ns is None:
-        yield "no steps"
-        yield f"{duration(answer.whole_ns)} in all"
-    else:
+    if answer.step_ns is not None:
         if answer.kind != "unknown":
             yield answer.kind
         yield counted_steps(answer.steps)
-        yield f"{duration(answer.step_ns)} a step"
+        yield f"{duration(answer.step_ns)} a step" + " on the host" * (not answer.whole_ns)
+    elif answer.whole_ns:
+        yield "no steps"
+        yield f"{duration(answer.whole_ns)} in all"
+    if not answer.whole_ns:
+        yield "no timed GPU ops"
+        return
     if answer.unprofiled_step_ns is not None:
         yield f"unprofiled {duration(answer.unprofiled_step_ns)}"
     if answer.tokens_per_s is not None and answer.kind != "prefill":

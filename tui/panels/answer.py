@@ -202,10 +202,11 @@ class AnswerPanel(Panel[AnswerData]):
 
 def _answer_data(window: Window) -> AnswerData | Empty:
     report, answer = window.report, window.report.answer
-    if not answer.parts:
-        findings = [finding.message for finding in report.health.findings]
-        return Empty("No GPU activity", "; ".join(findings) or "the trace holds no GPU events")
     lines = answer_lines(report, window.step)
+    if not answer.parts:
+        findings = [lines.headline] if answer.step_ns is not None else []
+        findings += [finding.message for finding in report.health.findings]
+        return Empty("No GPU activity", "; ".join(findings) or "the trace holds no GPU events")
     reasons = [*lines.refused, *lines.reasons]
     reasons += [lines.host] if lines.host else []
     if window.communication is not None:

@@ -91,9 +91,10 @@ def without_interruptions(
 
 
 def timed_steps(steps: Steps, among: Int64s) -> Int64s:
-    """The steps whose median is the step time, of those `among` all that have ops: those that
-    another step follows (the last one's time lacks the waiting behind it), else all."""
-    launched = among[steps.gpu_ops[among] > 0]
+    """The steps whose median is the step time, of those `among` all that have ops, or a time
+    without ops: those that another step follows (the last one's time lacks the waiting behind it),
+    else all."""
+    launched = among[(steps.gpu_ops[among] > 0) | (steps.time_ns[among] > 0)]
     followed = launched[steps.following[launched] >= 0]
     return followed if len(followed) else launched
 

@@ -78,7 +78,7 @@ def test_parts_add_up(foreign_traces: Path, name: str) -> None:
         assert waits == device.gaps["host_wait"].total_ns
     answer = analysis.report.answer
     assert sum(part.ns for part in answer.parts) == answer.whole_ns
-    assert answer.step_ns in (None, answer.whole_ns)
+    assert answer.step_ns in (None, answer.whole_ns) or not analysis.report.devices
 
 
 def test_no_gpu_activity(foreign_traces: Path) -> None:

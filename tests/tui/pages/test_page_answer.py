@@ -24,7 +24,7 @@ from decodescope.tui.panels.sheet import Brush, Empty, Sheet
 from tests.helpers.answers import answer_of, part_of
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
 from tests.helpers.hostile import HOSTILE, unsafe
-from tests.helpers.kineto_events import DATA, call, document, op
+from tests.helpers.kineto_events import DATA, call, document, op, span
 from tests.helpers.scripted import settle, text_of
 
 VARIANTS = ["eager", "compiled", "fused+graph"]
@@ -324,6 +324,10 @@ def test_without_a_window_or_gpu_work_the_panel_says_why(tmp_path: Path) -> None
     assert isinstance(panel._data, Empty)
     assert panel._data.title == "No GPU activity"
     assert panel._data.hint
+    path.write_bytes(document([span(0, 60, "step_0"), span(100, 160, "step_1")]))
+    timed = panel_of(analyse_files([path], 0.0))._data
+    assert isinstance(timed, Empty)
+    assert timed.hint.startswith("2 steps · 100 ns a step on the host · no timed GPU ops; no ")
     for width in (1, 20, 300):
         drawn_rows = panel._sheet(max(width - 2 * panel.inset, 1), 1).rows
         assert panel.wanted_rows(width) == len(drawn_rows)
