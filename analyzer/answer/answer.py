@@ -107,7 +107,7 @@ def find_answer(
         has_graphs=2 * launches.graph_launches > launches.calls,
         per="" if window.step is None else " a step",
     )
-    advice = tuple(next_steps(circumstances))
+    advice = tuple(dict.fromkeys(next_steps(circumstances)))
     if trace.on_cpu:
         because = ("device: cpu; leaf operators stand for GPU ops and are not launched",)
         advice = ("run it on a GPU: `--device cuda`",)
@@ -239,7 +239,10 @@ def _limit_reasons(
 ) -> Iterator[str]:
     judged_ns = _judged_ns(parts)
     if limit.ns is None or not judged_ns:
-        yield "the limit is not known: neither a model nor the trace says what must be read"
+        why = "neither a model nor the trace says what must be read"
+        if cost is not None and not cost.peak_bytes_per_s:
+            why = "the bandwidth of this device is not; give it with --peak"
+        yield f"the limit is not known: {why}"
         return
     at_least = "at least " if limit.is_lower_bound else ""
     near = "at least" if limit.ns >= NEAR_LIMIT * judged_ns else "below"

@@ -204,11 +204,9 @@ def limits_of(costs: Costs) -> dict[str, Limit]:
     """The limit of each part, where it is known. By a model, that of a role without work is 0, and
     that of copies by the driver. The ops of a part by family may do the work of any role: that part
     has no limit."""
-    roles = (*_KNOWN_ROLES, _MEMCPY) if costs.step and costs.parts else ()
-    without_work = dict.fromkeys(roles, Limit(0, "memory"))
-    return without_work | {
-        part: work.limit for part, work in costs.parts.items() if work.limit is not None
-    }
+    known = {part: work.limit for part, work in costs.parts.items() if work.limit is not None}
+    roles = (*_KNOWN_ROLES, _MEMCPY) if costs.step and known else ()
+    return dict.fromkeys(roles, Limit(0, "memory")) | known
 
 
 def busy_parts(

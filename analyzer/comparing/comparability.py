@@ -126,18 +126,23 @@ def kv_findings(base: Report, other: Report) -> list[Finding]:
     where their contexts do."""
     if base.capture is not None and other.capture is not None:
         return []
-    base_tokens, other_tokens = _kv_tokens(base), _kv_tokens(other)
+    return kv_differences("A", kv_tokens(base), "B", kv_tokens(other))
+
+
+def kv_differences(base: str, base_tokens: int, other: str, other_tokens: int) -> list[Finding]:
+    """A finding if the KV tokens of two sides differ by over 10 %; 0 is unknown."""
     apart = abs(base_tokens - other_tokens) > _SIMILAR_KV * max(base_tokens, other_tokens)
     if not (apart and base_tokens and other_tokens):
         return []
     message = (
-        f"the steps of A have {base_tokens:,} KV tokens, those of B {other_tokens:,}: the time of "
-        "attention depends on them"
+        f"the steps of {base} have {base_tokens:,} KV tokens, those of {other} {other_tokens:,}: "
+        "the time of attention depends on them"
     )
     return [Finding("different_kv", message)]
 
 
-def _kv_tokens(report: Report) -> int:
+def kv_tokens(report: Report) -> int:
+    """The KV tokens of a step of the main kind, 0 if unknown."""
     return report.standing_kind.kv_tokens or 0 if report.standing_kind else 0
 
 

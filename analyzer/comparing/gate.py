@@ -11,8 +11,12 @@ from statistics import median_low
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.comparability import differences, outlier_findings
-from decodescope.analyzer.comparing.gate_samples import SOFTWARE, STEP
+from decodescope.analyzer.comparing.comparability import (
+    differences,
+    kv_differences,
+    outlier_findings,
+)
+from decodescope.analyzer.comparing.gate_samples import KV_TOKENS, SOFTWARE, STEP
 from decodescope.analyzer.comparing.step_interval import FEWEST, step_ratio
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.gate_report import (
@@ -115,6 +119,8 @@ def _condition_findings(
     for name, text in differing.items():
         message = f"the baseline differs in {text}"
         yield Finding("other_software" if name in SOFTWARE else "other_conditions", message)
+    tokens = [int(side.conditions.get(KV_TOKENS, 0)) for side in (before, now)]
+    yield from kv_differences("the baseline", tokens[0], "now", tokens[1])
 
 
 def _rows(base: Subject, now: Subject, allowed: Allowed) -> Iterator[GateRow]:
@@ -158,7 +164,7 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
         counted_in="step" if len(base) == len(now) == 1 else "trace",
     )
     if not row.base_ns or not row.now_ns:
-        return row
+        return row if allowed_percent is None else replace(row, verdict=_on_one_side(base, now))
     ratio = row.now_ns / row.base_ns
     measured_ratio = step_ratio(ratio, base, now)
     if measured_ratio is None:
@@ -173,6 +179,15 @@ def _row(base: _Times, now: _Times, allowed_percent: float | None) -> GateRow:
     if interval.high <= limit:
         return replace(row, verdict="within")
     return replace(row, more_samples=measured_ratio.more(limit))
+
+
+def _on_one_side(base: _Times, now: _Times) -> GateVerdict:
+    """The verdict on a part that takes no time in the median of one side: it is slower if every
+    sample has it now and none had it."""
+    base_ns, now_ns = ([median_low(sample) for sample in side] for side in (base, now))
+    if not any(now_ns):
+        return "within"
+    return "slower" if all(now_ns) and not any(base_ns) else "undecided"
 
 
 def _median_of_samples(times_ns: _Times) -> int:

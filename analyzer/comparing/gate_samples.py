@@ -7,6 +7,7 @@ from decodescope.analyzer.answer.parts import part_times_ns
 from decodescope.analyzer.comparing.comparability import (
     Conditions,
     differences,
+    kv_tokens,
     run_conditions,
     trace_conditions,
 )
@@ -17,6 +18,7 @@ from decodescope.analyzer.schema.gate_report import Sample, Subject
 from decodescope.analyzer.schema.run_report import RunReport
 
 STEP = "step"
+KV_TOKENS = "kv_tokens"
 SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda")
 
 _MOST_STEPS = 100
@@ -58,7 +60,10 @@ def measured_trace(analysis: Analysis) -> Measured:
         tuple(step.time_ns or 0 for step in timed),
         {name: tuple(parts.get(name, 0) for parts in of_steps) for name in part_names},
     )
-    return Measured(STEP, trace_conditions(report), sample)
+    conditions = trace_conditions(report)
+    if report.capture is None and (tokens := kv_tokens(report)):
+        conditions[KV_TOKENS] = str(tokens)
+    return Measured(STEP, conditions, sample)
 
 
 def measured_runs(comparison: Comparison, path: str) -> list[Measured]:

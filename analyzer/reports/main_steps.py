@@ -10,31 +10,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.names.rules import communicates
 from decodescope.analyzer.reports.device_report import totals_by_kind
 from decodescope.analyzer.reports.distributions import percentiles, total_of
 from decodescope.analyzer.schema.report import GAP_CLASSES, MainStepsReport
 from decodescope.analyzer.schema.step_report import StepKindReport
+from decodescope.analyzer.timing.attributed_time import begins_in_order
 from decodescope.analyzer.timing.gaps import GapParts
 from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
     timed_steps,
     without_interruptions,
 )
-from decodescope.analyzer.timing.intervals import covered_inside, intersections, lower_median, union
+from decodescope.analyzer.timing.intervals import (
+    Union,
+    covered_inside,
+    intersections,
+    lower_median,
+    union,
+)
 from decodescope.analyzer.timing.step_kinds import steps_with_ops
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals, rows_by
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, GpuOps, Int64s, Intervals, rows_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MainSteps:
     """`steps` are their indices, empty for a whole trace; `ops` says of each op of the trace
-    whether one of them launched it. `busy_ns` and `idle` (the parts of gaps) are the time of their
-    devices in them, without interruptions."""
+    whether one of them launched it. `busy_ns`, `communication_ns` of it and `idle` (the parts of
+    gaps) are the time of their devices in them, without interruptions."""
 
     steps: Int64s
     ops: Bools
     busy_ns: int
+    communication_ns: int
     idle: GapParts
 
 
@@ -52,7 +61,8 @@ def find_main_steps(
     is_main = np.zeros(len(steps) + 1, dtype=np.bool_)
     is_main[chosen] = True
     ops = is_main[steps.op_step] if len(chosen) else np.ones(len(steps.op_step), dtype=np.bool_)
-    busy_ns, idle = 0, [timeline.parts.take(slice(0))]
+    talks = timeline.trace.by_name(timeline.trace.ops.name, communicates)
+    busy_ns, communication_ns, idle = 0, 0, [timeline.parts.take(slice(0))]
     for device, op_rows in rows_by(timeline.trace.ops.device).items():
         busy = timeline.busy[device]
         start_ns, end_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])
@@ -60,10 +70,20 @@ def find_main_steps(
         if len(chosen):
             times = intersections(times_on(timeline, op_rows, chosen), times)[2]
         busy_ns += int(covered_inside(busy, times).sum())
+        talking = _talking(timeline.trace.ops.take(op_rows), talks[op_rows])
+        communication_ns += int(covered_inside(talking, times).sum())
         parts = timeline.parts.of_gaps(*timeline.gaps_of(device))
         row, _, inside = intersections(parts, times)
         idle.append(GapParts(inside.start_ns, inside.end_ns, parts.gap[row], parts.kind[row]))
-    return MainSteps(chosen, ops, busy_ns, GapParts.concatenate(idle))
+    return MainSteps(chosen, ops, busy_ns, communication_ns, GapParts.concatenate(idle))
+
+
+def _talking(ops: GpuOps, talks: Bools) -> Union:
+    """The times of the ops of one device that communicate. An op begins when those before it on its
+    stream have ended."""
+    begin_ns, end_ns = begins_in_order(ops, ops.stream)[talks], ops.end_ns[talks]
+    order = np.argsort(begin_ns, kind="stable")
+    return union(begin_ns[order], end_ns[order])
 
 
 def times_on(timeline: Timeline, op_rows: Int64s, chosen: Int64s) -> Intervals:
@@ -98,6 +118,7 @@ def main_steps_report(timeline: Timeline, main: MainSteps) -> MainStepsReport:
     return MainStepsReport(
         steps=len(main.steps),
         busy_ns=main.busy_ns,
+        communication_ns=main.communication_ns,
         all_gaps=total_of(gap_ns[gap_ns > 0]),
         gaps={
             name: total for name, total in totals_by_kind(idle, GAP_CLASSES).items() if total.count

@@ -149,13 +149,17 @@ def _fits(
 def _shown_rows(
     shape: ModelShape, facts: TraceFacts, devices: int
 ) -> tuple[int | None, int | None]:
-    """Tokens by the product of a layer with most FLOPs; requests by the logits."""
+    """Tokens by the product of a layer with most FLOPs; requests by the logits. A product that may
+    be the head's tells no tokens: transposed, it may fit a small matrix with as many tokens as the
+    vocabulary has."""
     head = head_matrix(shape, devices)
     tokens, requests = None, shown_requests(shape, facts, devices)
-    for _, size, fit in _fits(shape, facts, devices):
+    fits = tuple(_fits(shape, facts, devices))
+    of_head = {product for product, size, _ in fits if size == (head.rows, head.columns)}
+    for product, size, fit in fits:
         if size == (head.rows, head.columns):
             requests = requests or fit.tokens
-        else:
+        elif product not in of_head:
             tokens = tokens or fit.tokens
     return tokens, requests
 

@@ -32,10 +32,10 @@ def idle_fraction(report: Report) -> float | None:
 
 
 def communication_fraction(report: Report) -> float | None:
-    """Communication time ÷ window, summed over the devices; None if no device was active."""
-    window_ns = sum(device.window_ns for device in report.devices)
-    communication_ns = sum(device.communication_ns for device in report.devices)
-    return communication_ns / window_ns if window_ns > 0 else None
+    """Communication ÷ time of the main steps on their devices; None if no device was active."""
+    main = report.main_steps
+    time_ns = main.busy_ns + main.all_gaps.total_ns
+    return main.communication_ns / time_ns if time_ns else None
 
 
 def _per_step(report: Report, total: int) -> float | None:

@@ -257,7 +257,8 @@ class MainStepsReport(Struct, frozen=True):
 
     The time of a step on each of its devices is from its first op there to that of the next step,
     without interruptions. `busy_ns` + `all_gaps.total_ns` is the time of all steps on all their
-    devices; `gaps` are the parts of those gaps by class, for the classes that occurred.
+    devices; `gaps` are the parts of those gaps by class, for the classes that occurred, and
+    `communication_ns` is how long one of their ops communicated.
 
     `gpu_ops` are the ops that the steps launched, with `launch_calls`. Their attributed time (see
     `KernelReport`) is that of kernels, of copies and fills, and of graphs traced as a whole; with
@@ -276,6 +277,7 @@ class MainStepsReport(Struct, frozen=True):
     graphs_attributed_ns: int
     outside_ops: int
     outside_attributed_ns: int
+    communication_ns: int = 0
 
     @property
     def attributed_ns(self) -> int:

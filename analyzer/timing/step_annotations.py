@@ -42,6 +42,8 @@ MARKERS = (
         re.IGNORECASE,
     ),
 )
+# vLLM's sqsk55086, SGLang's g_sk=12, ATOM's sk=14721: sums with KV lengths.
+_GROWING_SUM = re.compile(r"((?:s[qk])*sk=?)[1-9][0-9]*")
 _TRAILING_NUMBER = re.compile(_NUMBER)
 
 _N = r"([0-9]{1,18})"
@@ -124,7 +126,10 @@ def is_step_name(name: str) -> bool:
 
 
 def step_kind(name: str) -> str:
-    """A marker's name without its number: `decode_step_7` -> `decode_step`."""
+    """A marker's name without its number: `decode_step_7` -> `decode_step`; that of an engine with
+    "*" for sums over the requests, which grow from step to step: `…(sq32sk*sqsq…)`."""
+    if ENGINE_MARKER.match(name):
+        name = _GROWING_SUM.sub(r"\1*", name)
     return _TRAILING_NUMBER.sub("", name) if is_step_name(name) else name
 
 

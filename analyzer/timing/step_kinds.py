@@ -158,14 +158,18 @@ def _known_facts(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     if capture is None or capture.batch <= 0:
         return tuple(annotations)
     # Of merged ranks, each has the step.
-    ranks = capture.tp if trace.device_labels else 1
-    if capture.steps * ranks != len(annotations):
-        return tuple(annotations)
+    ranks = capture.tp if capture.steps * capture.tp == len(annotations) else 1
+    whole = capture.steps * ranks == len(annotations)
     batch, length = capture.batch, capture.position + 1
     own = StepAnnotation("decode", batch, batch, engine="decodescope")
     return tuple(
-        supplemented(annotation, replace(own, kv_tokens=batch * (length + index // ranks)))
-        for index, annotation in enumerate(annotations)
+        supplemented(annotation, replace(own, kv_tokens=batch * (length + number)))
+        for annotation, number in zip(
+            annotations,
+            # Of a window that was cut, any step may be the first.
+            (index // ranks if whole else 0 for index in range(len(annotations))),
+            strict=True,
+        )
     )
 
 

@@ -60,6 +60,7 @@ _UNUSED_CATEGORIES = frozenset(
 )
 _NO_CATEGORY = "(no category)"
 _MODULE_PREFIX = "nn.Module: "
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0*")
 # Frames of built-in methods name the object, each time another one.
 _ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-fA-F]+")
 _NO_ARGS = EventArgs()
@@ -257,7 +258,10 @@ class EventColumns:
         try:
             number = int(value)
         except (ValueError, OverflowError):
-            return -2 - self.names[str(value)]
+            # Tables that a program read and wrote again have 2.0 for 2.
+            if (whole := _WHOLE.fullmatch(str(value))) is None:
+                return -2 - self.names[str(value)]
+            number = int(whole[1])
         return number if abs(number) < 2**62 else NOT_GIVEN
 
 

@@ -18,26 +18,24 @@ from decodescope.analyzer.readers.kineto.event_columns import EventColumns
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
 from decodescope.analyzer.readers.trace_columns import (
-    LIMIT_NS,
     Growing,
     overhead_finding,
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
+    without_invalid_times,
 )
 from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.analyzer.timing.steps import step_markers
-from decodescope.analyzer.trace import CPU_DEVICE, KERNEL, GpuOps, HostEvents, Trace
+from decodescope.analyzer.trace import CPU_DEVICE, GpuOps, HostEvents, Trace
 
 _MAX_RANKS = 1 << 24
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
 _Stored = TypeVar("_Stored")
 RELEVANT_SHARE = 0.05
 _LISTED = 4
-# Clocks of host and device differ by less.
-_CLOCK_ERROR_NS = 1_000_000
 _NAME_LENGTH, _LOG_LENGTH = 60, 200
 # The range profiler of CUPTI replays kernels to count events; Kineto writes the window divided by
 # the number of kernels as the duration of each (CuptiRangeProfiler.cpp).
@@ -106,7 +104,7 @@ def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) ->
         ops = leaf_operators(host["cpu_ops"], host["ranges"], names)
     else:
         ops = sorted_gpu_ops(_without_copied_ids(columns.gpu), moved, host["calls"], findings)
-        ops = _without_invalid_times(ops, host["calls"], findings)
+        ops = without_invalid_times(ops, host["calls"], findings)
     base_ns = usable_base(events.metadata.get("baseTimeNanoseconds"), findings)
     trace = Trace(
         source=Source(path=source.path, format="kineto", events=columns.events),
@@ -222,36 +220,6 @@ def _without_copied_ids(growing: Growing[GpuOps]) -> Growing[GpuOps]:
     if known.any() and (gpu.external_id[known] == gpu.correlation[known]).all():
         return growing.change(external_id=np.full_like(gpu.external_id, -1))
     return growing
-
-
-def _without_invalid_times(ops: GpuOps, calls: HostEvents, findings: list[Finding]) -> GpuOps:
-    """Drop kernels of no length, which no GPU runs, and those that start long before their launch
-    call, if few do; the rest of the trace is right.
-
-    CUPTI of CUDA 12.6 Update 2 to 13.0 gives kernels at the head of a window such times
-    (pytorch/pytorch#192021; the release notes of CUPTI 13.1). Files in whole µs round short kernels
-    to no length.
-    """
-    is_kernel = ops.kind == KERNEL
-    empty = is_kernel & (ops.start_ns == ops.end_ns)
-    empty &= empty.any() and (ops.start_ns % 1_000).any()
-    earliest_ns = np.append(calls.start_ns, -LIMIT_NS)[ops.launch]
-    earliest_ns -= _CLOCK_ERROR_NS
-    early = is_kernel & (ops.start_ns < earliest_ns)
-    for chosen, possible in ((empty, is_kernel), (early, is_kernel & (ops.launch >= 0))):
-        chosen &= 2 * np.count_nonzero(chosen) <= np.count_nonzero(possible)
-    invalid = empty | early
-    if not invalid.any():
-        return ops
-    findings.append(
-        Finding(
-            "invalid_kernel_times",
-            f"{np.count_nonzero(invalid):,} of {np.count_nonzero(is_kernel):,} kernels have no "
-            "length or start long before their launch call, and were left out: CUPTI of CUDA 12.6 "
-            "Update 2 to 13.0 does this at the head of a window; CUDA 13.1 does not",
-        )
-    )
-    return ops.take(~invalid)
 
 
 def _promoted_profiler_steps(

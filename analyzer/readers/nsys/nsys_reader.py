@@ -28,6 +28,7 @@ from decodescope.analyzer.readers.trace_columns import (
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
+    without_invalid_times,
 )
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Intervals, Trace, grouped
@@ -142,11 +143,13 @@ def read_nsys(file: SqliteFile) -> Trace:
     findings += findings_of_names
     base_ns = usable_base(_base_ns(database), findings)
     host_calls = sorted_host_events(calls, moved)
+    ops = sorted_gpu_ops(gpu, moved, host_calls, findings)
+    ops = without_invalid_times(ops, host_calls, findings)
     return Trace(
         source=Source(path=file.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
         device_names=device_names,
-        ops=sorted_gpu_ops(gpu, moved, host_calls, findings),
+        ops=ops,
         calls=host_calls,
         cpu_ops=sorted_host_events(operators, moved),
         ranges=sorted_host_events(ranges, moved),

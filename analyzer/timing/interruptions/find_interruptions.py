@@ -3,7 +3,8 @@
 A gap or an op is compared with the instances at its place in the other steps of its kind (see
 `typical`). It is an interruption if it is longer than each of 100 µs, 20 % of the median step, 10 x
 the median of the instances, and median + 20 x the median distance from it; and if at most two
-instances, or 10 % of them, are. What recurs belongs to the steps.
+instances, or 10 % of them, are. What recurs belongs to the steps: a cause that is met again and
+again, as a call that waits, interrupts at most three steps of a device, or 10 % of them.
 
 With fewer than three instances, or outside of steps, it is compared with all gaps of its device in
 the same way, and more is asked of it. If the trace shows the cause (see `causes.Piece`), it
@@ -15,8 +16,8 @@ The interruption is the excess over the median; the rest of the gap or op stays.
 leaf operators stand for GPU ops, there is none.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -41,6 +42,10 @@ from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import KERNEL, Bools, GpuOps, Int64s, rows_by
 
 _UNEXPLAINED: frozenset[Cause] = frozenset(("host", "late_start", "unlinked", "window_edge"))
+# Once they are over, they do not come again.
+_ONCE: frozenset[Cause] = frozenset(
+    ("first_replay", "module_loading", "graph_upload", "graph_capture", "profiler")
+)
 _UNEXPLAINED_STEPS = 3
 _UNEXPLAINED_SHARE, _KNOWN_SHARE, _KNOWN_NS = 0.2, 0.01, 1_000_000
 _USUAL = 0.99
@@ -63,9 +68,27 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
         interruptions = [
             interruption for interruption in interruptions if interruption.cause not in _UNEXPLAINED
         ]
+    recurring = _recurring_causes(timeline, interruptions, most)
+    interruptions = [
+        interruption
+        for interruption in interruptions
+        if (interruption.device, interruption.cause) not in recurring
+    ]
     return tuple(
         sorted(interruptions, key=lambda interruption: (interruption.device, interruption.start_ns))
     )
+
+
+def _recurring_causes(
+    timeline: Timeline, interruptions: Sequence[Interruption], most: float
+) -> set[tuple[int, Cause]]:
+    """The devices and causes that interrupt more than `most` steps."""
+    steps: dict[tuple[int, Cause], set[int]] = defaultdict(set)
+    for interruption in interruptions:
+        if interruption.cause not in _ONCE:
+            step = int(timeline.steps.op_step[interruption.op])
+            steps[interruption.device, interruption.cause].add(step)
+    return {cause for cause, interrupted in steps.items() if len(interrupted) > most}
 
 
 def _long_gaps(

@@ -20,7 +20,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reports.analysis import analysis_of_step, analyze
 from decodescope.analyzer.schema.gate_report import Baseline, GateRow, Sample, Subject
 from tests.helpers.comparison_reports import runs_of
-from tests.helpers.kineto_events import call, op, span, trace_of
+from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 STEPS_NS = (1_000_000, 1_004_000, 998_000, 1_002_000, 999_000)
 
@@ -86,11 +86,50 @@ def test_a_part_is_judged_only_if_it_is_limited() -> None:
         gate(saved(side(base)), side(now), Allowed(0, {"rope": 1.0}))
 
 
-def test_a_part_that_one_side_lacks_is_never_a_ratio() -> None:
-    base, now = sample(), sample(rope=(5, 5))
-    rows = gate(saved(side(base, base)), side(now, now), Allowed(5, {"rope": 1.0})).rows
-    (row,) = (row for row in rows if row.part == "rope")
-    assert (row.ratio, row.verdict, row.base_ns, row.now_ns) == (None, "undecided", 0, 5)
+@pytest.mark.parametrize(
+    ("base", "now", "verdict"),
+    [
+        ((0, 0), (5, 5), "slower"),
+        ((5, 5), (0, 0), "within"),
+        ((0, 0), (5, 0), "undecided"),
+        ((0, 0, 0), (0, 5, 5), "undecided"),
+    ],
+)
+def test_a_part_that_one_side_lacks_is_no_ratio_but_judged(
+    base: tuple[int, ...], now: tuple[int, ...], verdict: str
+) -> None:
+    """The times of the part in each sample; 0 is one without it."""
+    sides = [
+        [sample(head=(9,) * 3, **({"rope": (ns,) * 3} if ns else {})) for ns in times]
+        for times in (base, now)
+    ]
+    report = gate(saved(side(*sides[0])), side(*sides[1]), Allowed(5, {"rope": 1.0}))
+    (row,) = (row for row in report.rows if row.part == "rope")
+    assert (row.ratio, row.interval, row.verdict) == (None, None, verdict)
+
+
+def vllm_steps(kv_tokens: int) -> list[Event]:
+    """Decode steps of four requests."""
+    name = f"execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk{kv_tokens}sqsq4sqsk1)"
+    events = []
+    for step in range(4):
+        at_ns = 10_000 * step
+        events.append(span(at_ns, at_ns + 9_000, name))
+        events += [call(at_ns + 10, at_ns + 20, step + 1), op(at_ns + 30, at_ns + 6_000, step + 1)]
+    return events
+
+
+def test_other_kv_lengths_are_said() -> None:
+    traces = [trace_of(*vllm_steps(tokens)) for tokens in (1_000, 1_050, 100_000)]
+    short, similar, long = (subjects_of([measured_trace(analyze(trace))]) for trace in traces)
+    assert short[0].conditions["kv_tokens"] == "1000"
+    assert not any(
+        one.code == "different_kv" for one in gate(saved(short), similar, Allowed()).findings
+    )
+    (said,) = (
+        one for one in gate(saved(short), long, Allowed()).findings if one.code == "different_kv"
+    )
+    assert "1,000 KV tokens, those of now 100,000" in said.message
 
 
 def test_noise_leaves_open_and_says_how_many_samples_would_do() -> None:

@@ -388,6 +388,31 @@ def test_kernels_with_invalid_times_are_left_out_and_counted() -> None:
     assert len(trace.calls) == 11
 
 
+@pytest.mark.parametrize(("untimed", "kept"), [(49, 51), (51, 0), (100, 0)])
+def test_of_mostly_untimed_kernels_none_is_kept(untimed: int, kept: int) -> None:
+    """A fill with a length is no kernel."""
+    times = [(7_001, 0)] * untimed + [(7_001, 900)] * (100 - untimed)
+    events = [call(10_000 * number, 10_000 * number + 5, number) for number in range(1, 101)]
+    events += [
+        op(10_000 * number + start, 10_000 * number + start + length, number)
+        for number, (start, length) in enumerate(times, 1)
+    ]
+    trace = trace_of(*events, op(5, 95, cat="gpu_memset"))
+    assert int((trace.ops.kind == KERNEL).sum()) == kept
+    assert codes(trace) == {"invalid_kernel_times" if kept else "counted_kernels"}
+
+
+@pytest.mark.parametrize("ids", [(2.0, 7.0, 1.0), ("2.0", "7.00", "1.0"), (2, 7, 1)])
+def test_ids_that_were_written_as_floats_are_whole_numbers(ids: tuple[object, ...]) -> None:
+    device, stream, correlation = ids
+    kernel = event(
+        "kernel", "k", 20, 30, 0, 7, device=device, stream=stream, correlation=correlation
+    )
+    trace = trace_of(call(0, 5, 1), kernel)
+    assert (trace.ops.device.tolist(), trace.ops.stream.tolist()) == ([2], [7])
+    assert trace.ops.launch.tolist() == [0]
+
+
 def test_kernels_that_clocks_or_whole_microseconds_explain_are_kept() -> None:
     clocks_apart = with_times(*[(-2_000_000, 900)] * 3, (7_001, 900))
     assert (codes(clocks_apart), len(clocks_apart.ops)) == (set(), 4)

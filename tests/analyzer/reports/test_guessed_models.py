@@ -3,17 +3,21 @@
 import pytest
 
 from decodescope.analyzer.modelling.config import read_model_config
+from decodescope.analyzer.modelling.trace_facts import TraceFacts
 from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.analysis import analyze
+from decodescope.analyzer.reports.model_costs import step_sizes
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.reports.step_figures import window_bandwidth
-from decodescope.analyzer.reports.user_facts import Given, GivenModel
+from decodescope.analyzer.reports.user_facts import NOTHING, Given, GivenModel
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.timing.step_annotations import UNKNOWN
 from decodescope.analyzer.trace import Trace
 from decodescope.analyzer.views.report_table import SECTIONS, report_table
 from tests.helpers.foreign.layered import step_names
-from tests.helpers.foreign.tensor_parallel import GATHER, H100, engine_trace
+from tests.helpers.foreign.tensor_parallel import GATHER, H100, engine_events, engine_trace
 from tests.helpers.kineto_events import Event, call, event, op, span, trace_of
+from tests.helpers.modelling.products import product
 from tests.helpers.rich_report import text_of
 
 
@@ -171,3 +175,22 @@ def test_a_right_model_is_not_refused_for_its_head(tokens: int, requests: int) -
     # Shapes give the limit of the head instead.
     assert report.answer.model_source == "shapes"
     assert {part.part for part in report.answer.parts if part.limit_ns} == {"head"}
+
+
+def test_the_product_of_the_head_tells_no_tokens_of_a_small_matrix() -> None:
+    """Transposed, it is the router's of gpt-oss, which has 32 rows, for 201,088 tokens."""
+    shape = read_model_config("gpt-oss-20b")
+    facts = TraceFacts(products=(product(32, 201_088, 2880),))
+    sizes = step_sizes(UNKNOWN, NOTHING, shape, facts, devices=1)
+    assert (sizes.batch, sizes.shape.queries) == (32, 32)
+
+
+def test_a_device_of_unknown_bandwidth_has_no_limit() -> None:
+    unknown = {"deviceProperties": [{"id": 0, "name": "GPU of tomorrow"}]}
+    report = analyze(trace_of(*engine_events(), **unknown)).report
+    answer = report.answer
+    assert (answer.limit_ns, answer.limit_bound) == (None, None)
+    assert not any(part.limit_ns is not None for part in answer.parts)
+    assert "the limit is not known: the bandwidth of this device is not; give it with --peak" in (
+        answer.because
+    )

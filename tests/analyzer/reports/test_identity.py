@@ -178,13 +178,13 @@ def test_kernels_that_were_counted_by_cupti_are_no_timed_ones() -> None:
 
 
 def test_no_figure_comes_from_kernels_without_a_duration() -> None:
-    untimed = [op(10 * i, 10 * i, i + 1) for i in range(50)]
-    calls = [call(10 * i, 10 * i + 5, i + 1) for i in range(50)]
+    untimed = [op(1_000 * i, 1_000 * i, i + 1) for i in range(50)]
+    calls = [call(1_000 * i, 1_000 * i + 5, i + 1) for i in range(50)]
     report = report_of(*untimed, *calls)
     assert said(report, "counted_kernels").startswith("none of the 50 GPU ops has a duration")
     assert report.devices == ()
     assert report.health.status == "no_gpu_activity"
-    rounded = report_of(*untimed, *calls, op(600, 700, 99))
+    rounded = report_of(*untimed, *calls, op(60_000, 61_000, 99))
     assert rounded.devices[0].gpu_ops == 51
     assert report_of(*untimed[1:], *calls).devices[0].gpu_ops == 49
 

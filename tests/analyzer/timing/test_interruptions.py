@@ -322,3 +322,30 @@ def test_a_host_that_is_ahead_is_not_interrupted() -> None:
     events = steps(5, graph=True)
     waits = call(4 * STEP + 200_000, 6 * STEP, 77, name="cudaDeviceSynchronize")
     assert analyzed(trace_of(*events, waits)).report.interruptions == ()
+
+
+@pytest.mark.parametrize(("every", "recurs"), [(1, True), (2, True), (10, False)])
+@pytest.mark.parametrize("name", ["cudaMalloc", "cudaDeviceSynchronize", "cudaMemcpy"])
+def test_a_hold_in_many_steps_belongs_to_them_wherever_it_is(
+    name: str, every: int, recurs: bool
+) -> None:
+    """Before another kernel in each step, so that no place has it often."""
+    count, kernels, hold_ns = 20, 20, 5 * MS
+    events, at_ns, number = [], 1_001, 0
+    for step in range(count):
+        begin_ns = at_ns
+        for kernel in range(kernels):
+            if kernel == step and step % every == 0:
+                events.append(call(at_ns, at_ns + hold_ns, name=name))
+                at_ns += hold_ns
+            number += 1
+            events.append(call(at_ns, at_ns + 5_000, number))
+            events.append(op(at_ns + 6_000, at_ns + 36_000, number, name=f"kernel{kernel}"))
+            at_ns += 40_000
+        events.append(span(begin_ns, at_ns - 1, f"decode_step_{step}"))
+    report = analyzed(trace_of(*events)).report
+    assert bool(report.interruptions) != recurs
+    step_ns = kernels * 40_000 + (hold_ns if every == 1 else 0)
+    if every != 2:
+        assert report.answer.step_ns is not None
+        assert near(report.answer.step_ns, step_ns)

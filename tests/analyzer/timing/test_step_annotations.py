@@ -9,6 +9,7 @@ from decodescope.analyzer.timing.step_annotations import (
     common,
     is_step_name,
     parse_annotation,
+    step_kind,
     supplemented,
 )
 
@@ -153,3 +154,20 @@ def test_several_annotations_say_what_is_common_to_them() -> None:
     said = common([parse_annotation(name) for name in names])
     assert said == StepAnnotation("decode", engine="sglang")
     assert common([]) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (
+            "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)",
+            "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk*sqsq32sqsk*)",
+        ),
+        ("step[MIXED bs=2 c_sq=5 c_sk=8]", "step[MIXED bs=2 c_sq=5 c_sk=*]"),
+        ("execute_context_0(0)_generation_4(4)", "execute_context_0(0)_generation_4(4)"),
+        ("decode_step_7", "decode_step"),
+        ("task12", "task12"),
+    ],
+)
+def test_steps_that_differ_in_kv_lengths_alone_are_of_one_name(name: str, kind: str) -> None:
+    assert step_kind(name) == kind

@@ -4,7 +4,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer import analyze
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
 from decodescope.analyzer.timing.timeline import find_timeline
@@ -91,6 +92,28 @@ def test_a_captures_steps_have_its_batch_and_position(repository: Path) -> None:
         ("decode", 3, 303),
         ("decode", 3, 306),
         ("decode", 3, 309),
+    ]
+
+
+def test_steps_of_a_cut_capture_have_its_batch_and_first_position(repository: Path) -> None:
+    trace = loaded_once(repository / "analyzer" / "recordings" / "h200-llama-3.2-1b-fused.dsrec")
+    assert trace.capture is not None
+    more = msgspec.structs.replace(trace.capture, batch=3, position=100, steps=5)
+    said = kinds_of(replace(trace, capture=more), analyze(trace).steps)
+    assert [(one.kind, one.batch, one.kv_tokens) for one in said] == [("decode", 3, 303)] * 3
+
+
+def test_an_exported_capture_of_two_ranks_has_their_kv_lengths(
+    repository: Path, tmp_path: Path
+) -> None:
+    """The export names the devices of the ranks, and has no labels of merged ones."""
+    path = repository / "analyzer/recordings/h200x2-llama-3.1-8b-fused+graph.dsrec"
+    whole, exported = analysed_once(path), tmp_path / "exported.json"
+    export_chrome(whole, exported)
+    again = analyze(load(exported)).report
+    assert again.answer.limit_ns == whole.report.answer.limit_ns
+    assert [step.kv_tokens for step in again.steps] == [
+        step.kv_tokens for step in whole.report.steps
     ]
 
 

@@ -180,7 +180,8 @@ def _kernel_rows(
     from decodescope.analyzer.tables.kernels_table import short_names
 
     chosen = kernels[first:after]
-    names = short_names(kernels, (kernel.name for kernel in chosen))
+    # On every page, each kernel has the name that tells it from all others.
+    names = short_names(kernels, (kernel.name for kernel in kernels))
     share = "attributed_share" if attributed else "share"
     for index, kernel in enumerate(chosen, first):
         row = {"index": index, "name": cut(names.of(kernel.name, _NAME_CELLS))}
