@@ -1,8 +1,10 @@
 """The memory of several ranks in one process, and ranks that PyTorch plays."""
 
+import pytest
 import torch
 import torch.distributed as dist
 
+from decodescope.kernels.host import exchange as host_exchange
 from decodescope.kernels.host.exchange import (
     MARK,
     PIECE_WORDS,
@@ -24,6 +26,15 @@ def exchanges_of(
     slots = [new_slots(words, ranks, device) for _ in range(ranks)]
     peers = [one.data_ptr() for one in slots]
     return [new_exchange(rank, one, peers, patience_ns) for rank, one in enumerate(slots)]
+
+
+def picked_up_in_two_rounds(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a message of so many words, few enough for the interpreter, take two rounds, of which the
+    second ends early."""
+    monkeypatch.setattr(host_exchange, "_MOST_PROGRAMS", 4)
+    division = host_exchange.division_of(words)
+    assert division.rounds == 2
+    assert division.pieces * PIECE_WORDS > words
 
 
 def share_through(slots: dict[int, list[torch.Tensor]], rank: int) -> None:
