@@ -60,8 +60,9 @@ _STEERING = (
     "TRANSFORMERS",
     "TRITON",
 )
-# torch sets this one itself, in a test's process and again in each fork.
-_NOT_STEERING = ("TORCHINDUCTOR_CACHE_DIR",)
+# torch sets these itself: the first in a test's process and again in each fork, the others for the
+# ranks that its launcher starts, which look at them when they meet.
+_NOT_STEERING = ("TORCHINDUCTOR_CACHE_DIR", "TORCHELASTIC_", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
 _PRELOADED = (
     "torch",
     "transformers.models.auto.modeling_auto",
@@ -157,7 +158,7 @@ def steering(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(_STEERING) and name not in _NOT_STEERING
+        if name.startswith(_STEERING) and not name.startswith(_NOT_STEERING)
     }
 
 

@@ -22,7 +22,7 @@ def _launched(action: str, folder: Path) -> "subprocess.Popen[str]":
             sys.executable,
             "-P",
             "-c",
-            "import sys; from decodescope.variants.parallel.launcher import launch; "
+            "import torch, sys; from decodescope.variants.parallel.launcher import launch; "
             "sys.exit(launch(2, 'tests.helpers.rank_stub', sys.argv[1:]))",
             action,
             str(folder),
