@@ -83,6 +83,11 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+def pytest_collectstart() -> None:
+    """What collecting makes stays: to look for garbage among it takes an eighth of the time."""
+    gc.disable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -100,6 +105,7 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay to the end: a collection of garbage need not look at them. With
     thresholds for a test's objects, those of the analyzer take 5 to 9 % less time."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(200_000, 20, 50)
 
 

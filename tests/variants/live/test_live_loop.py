@@ -4,6 +4,7 @@ import gc
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from decodescope.analyzer.protocol.messages import (
     SwitchVariant,
     TraceReady,
 )
+from decodescope.variants.live import loop
 from decodescope.variants.live.channel import ChannelClosed
 from decodescope.variants.live.loop import LiveLoop
 from decodescope.variants.live.windows import MAX_SHARE_OF_TIME, WindowFiles
@@ -28,9 +30,11 @@ from tests.helpers import fake_session as fakes
 
 
 @pytest.fixture(autouse=True)
-def few_objects_to_look_at():
+def few_objects_to_look_at(monkeypatch):
     """The loop collects garbage several times, and a test session holds the objects of hundreds of
-    modules. The loop itself ends with nothing frozen, and the session goes on as it was."""
+    modules: 0.2 s each time. Here what is frozen stays so, as these steps hold no memory."""
+    frozen = vars(gc) | {"unfreeze": lambda: None}
+    monkeypatch.setattr(loop, "gc", SimpleNamespace(**frozen))
     gc.freeze()
     yield
     gc.freeze()
@@ -312,7 +316,8 @@ def test_a_full_channel_loses_only_statistics(tmp_path):
     assert got[4].dropped == 5
 
 
-def test_the_end_of_the_app_ends_the_loop_and_restores_the_collector(tmp_path):
+def test_the_end_of_the_app_ends_the_loop_and_restores_the_collector(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "gc", gc)
     run = Run(tmp_path, [])
     receive = run.channel.receive
 

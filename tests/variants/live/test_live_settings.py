@@ -21,7 +21,7 @@ from decodescope.analyzer.protocol.messages import (
     SwitchVariant,
     TraceReady,
 )
-from tests.variants.live.test_live_loop import Run
+from tests.variants.live.test_live_loop import Run, few_objects_to_look_at  # noqa: F401
 
 TWO = Settings(4, 200, model="two")
 

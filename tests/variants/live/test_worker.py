@@ -32,5 +32,6 @@ def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
                 tmp_path,
             )
     finally:
-        gc.unfreeze()
+        # The session's objects stay frozen for the tests that follow.
+        gc.freeze()
     assert found == [(True, True)]
