@@ -1,6 +1,7 @@
 """Ranks that meet as those of a launcher do: forks of one process that has imported torch, with the
 environment of a rank each."""
 
+import gc
 import multiprocessing
 import os
 import socket
@@ -8,11 +9,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+# Imported once by the process from which all ranks of a test session are forked.
 _PRELOADED = [
+    "tests.helpers.triton_mode",
+    "tests.helpers.fused_steps",
+    "decodescope.variants.steps.compiled_step",
     "decodescope.variants.parallel.group",
     "decodescope.variants.measuring.run",
     "decodescope.variants.live.loop",
@@ -37,6 +43,13 @@ class StartedRank:
         return self.process.exitcode, self.error.read_text()
 
 
+def forks() -> ForkServerContext:
+    """Makes processes that are forks of one, which has imported what ranks need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -50,8 +63,7 @@ def started_ranks(
 ) -> Iterator[list[StartedRank]]:
     """Ranks of a group of `size` that run `work(*operands)`, a function of a module; only the first
     `started` of them, if that is given. All are killed at the end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    context = forks()
     address = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = []
     try:
@@ -71,6 +83,7 @@ def started_ranks(
 def _rank(
     place: dict[str, str], error: Path, work: Callable[..., Any], operands: tuple[Any, ...]
 ) -> None:
+    gc.freeze()
     os.environ.update(place)
     file = os.open(error, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 2)

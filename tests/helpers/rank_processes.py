@@ -1,6 +1,6 @@
 """Runs a function in the ranks of a process group: processes of this machine, over gloo."""
 
-import multiprocessing
+import gc
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
@@ -12,13 +12,8 @@ import torch
 import torch.distributed as dist
 
 from decodescope.variants.parallel.ranks import Ranks
+from tests.helpers.rank_groups import forks
 
-# Imported once by the process from which all ranks are forked.
-_PRELOADED = [
-    "tests.helpers.triton_mode",
-    "decodescope.variants.steps.compiled_step",
-    "tests.helpers.fused_steps",
-]
 _PATIENCE_S = 120
 
 
@@ -28,8 +23,7 @@ def on_ranks(size: int, folder: Path, work: Callable[..., Any], *operands: Any) 
     Raises:
         AssertionError: a rank failed, with its traceback, or gave nothing in time.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    context = forks()
     store = folder / f"store-of-{size}"
     store.unlink(missing_ok=True)
     pipes = [context.Pipe(duplex=False) for _ in range(size)]
@@ -58,6 +52,7 @@ def on_ranks(size: int, folder: Path, work: Callable[..., Any], *operands: Any) 
 def _rank(
     ranks: Ranks, store: Path, sender: Connection, work: Callable[..., Any], operands: Any
 ) -> None:
+    gc.freeze()
     torch.set_num_threads(1)
     place = {"rank": ranks.rank, "world_size": ranks.size}
     dist.init_process_group("gloo", init_method=f"file://{store}", **place)
