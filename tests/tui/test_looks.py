@@ -73,6 +73,7 @@ FILE = {
 }
 
 
+@pytest.mark.slow
 async def test_a_file(looks: Looks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = recorded.write_window(Path(), "eager")

@@ -41,6 +41,7 @@ def run(
     )
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_with_the_tests_that_are_left(
     tmp_path: Path, repository: Path
 ) -> None:

@@ -62,6 +62,7 @@ def save_int4(folder: Path) -> tuple[int, int]:
     return sum(tensor.nbytes for tensor in tensors.values()), layer
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COUNTED, reason="no /proc")
 def test_a_checkpoint_of_4_bits_takes_its_own_memory_and_a_layer(tmp_path: Path) -> None:
     stored, layer = save_int4(tmp_path)

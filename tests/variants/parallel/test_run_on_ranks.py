@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.protocol.messages import WorkerConfig
@@ -29,6 +30,7 @@ def _alone() -> RunReport:
     return report
 
 
+@pytest.mark.slow
 def test_the_command_decodes_on_two_ranks(tmp_path: Path) -> None:
     """The whole way: the command, the launcher, and ranks that are commands themselves."""
     options = "run --model tiny --device cpu --dtype fp32 --context 8 --tokens 14 --json --tp 2"

@@ -109,6 +109,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", CASES)
 def test_ranks_decode_as_one(size: int, tmp_path: Path) -> None:
     assert_as_one(on_ranks(size, tmp_path, results, CASES[size]), CASES[size])
