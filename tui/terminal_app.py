@@ -92,6 +92,14 @@ class TerminalApp(App[None]):
         self._leaving = False
         self._ending_signals: list[signal.Signals] = []
 
+    def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda app: self.repaint())
+
+    def repaint(self) -> None:
+        """Draw every widget: the shell has drawn over what Textual takes to be on the screen."""
+        for widget in self.screen.walk_children(with_self=True):
+            widget.refresh()
+
     def ending(self) -> None:
         """Show that the app is about to end."""
         raise NotImplementedError

@@ -1,9 +1,10 @@
 """Writes an analysed trace as Chrome trace JSON for Perfetto and chrome://tracing.
 
-The file keeps Kineto's categories and arguments but for Python frames, so decodescope reads it back
-with the same figures. Times start at 0 because viewers read large times as floats; `baseTimeNanoseconds` holds
-the offset. Viewers read the slices of one track as a call stack: they may nest, but two that
-overlap partially are dropped or mangled, so such a slice goes to another track.
+The file keeps Kineto's categories and arguments, but no Python frames, so decodescope reads it back
+with the same figures. Times start at 0 because viewers read large times as floats;
+`baseTimeNanoseconds` holds the offset. Viewers read the slices of one track as a call stack: they
+may nest, but two that overlap partially are dropped or mangled, so such a slice goes to another
+track.
 """
 
 from collections.abc import Iterator

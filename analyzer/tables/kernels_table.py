@@ -55,7 +55,10 @@ def kernels_table(
         rows,
         total=len(kernels),
         search=lambda kernel: "\n".join(
-            of(kernel.name) for of in (str, readable_kernel, short_name, family_of)
+            (
+                *(of(kernel.name) for of in (str, readable_kernel, short_name, family_of)),
+                names.of(kernel.name, WHOLE_CELLS),
+            )
         ),
         mark=lambda kernel: Mark("family", family_of(kernel.name)),
     )

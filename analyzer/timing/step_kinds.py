@@ -162,14 +162,13 @@ def _known_facts(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     whole = capture.steps * ranks == len(annotations)
     batch, length = capture.batch, capture.position + 1
     own = StepAnnotation("decode", batch, batch, engine="decodescope")
+    # Of a window that was cut, any step may be the first. Ranks need not alternate on the host.
+    number = np.zeros(len(steps), dtype=np.int64)
+    for of_device in rows_by(steps.device).values() if whole else ():
+        number[of_device] = np.arange(len(of_device))
     return tuple(
-        supplemented(annotation, replace(own, kv_tokens=batch * (length + number)))
-        for annotation, number in zip(
-            annotations,
-            # Of a window that was cut, any step may be the first.
-            (index // ranks if whole else 0 for index in range(len(annotations))),
-            strict=True,
-        )
+        supplemented(annotation, replace(own, kv_tokens=batch * (length + place)))
+        for annotation, place in zip(annotations, number.tolist(), strict=True)
     )
 
 

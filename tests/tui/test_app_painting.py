@@ -6,6 +6,7 @@ import time
 
 import pytest
 from textual._compositor import Compositor
+from textual.widget import Widget
 
 from decodescope.analyzer.protocol.messages import State
 from decodescope.tui import feeds
@@ -41,6 +42,24 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
     assert "frozen" in frozen.splitlines()[2]
     assert "88.8" in thawed
     assert "host-bound" in thawed
+
+
+async def test_a_resumed_app_draws_every_widget_again(session, monkeypatch):
+    """The shell drew over it; what the compositor holds says nothing of that."""
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        drawn = []
+        whole = Widget.refresh
+        monkeypatch.setattr(
+            Widget,
+            "refresh",
+            lambda self, *where, **how: drawn.append(self) or whole(self, *where, **how),
+        )
+        session.app.app_resume_signal.publish(session.app)
+        await settle(pilot)
+        shown = [*session.app.screen.walk_children(with_self=True)]
+    assert len(shown) > 5
+    assert set(shown) <= set(drawn)
 
 
 async def test_a_frozen_view_survives_a_resize(session):

@@ -126,8 +126,11 @@ class Look:
         return self.time.time_one(self.viewport.start_ns + self.viewport.span_ns // 2)
 
     def step(self) -> int | None:
-        """The index of the step in the middle, None outside of every step."""
-        steps = self.tracks.steps
+        """The index of the step in the middle, None outside of every step. Of steps of several
+        ranks there, it is the one that every page shows, if that is one of them."""
+        steps, home = self.tracks.steps, self.tracks.home_step
+        if home is not None and steps.start_ns[home] <= self.middle_ns < steps.end_ns[home]:
+            return int(self.tracks.step[home])
         place = int(steps.start_ns.searchsorted(self.middle_ns, side="right")) - 1
         if place < 0 or self.middle_ns >= steps.end_ns[place]:
             return None

@@ -288,7 +288,7 @@ class GapListPanel(TreePanel):
 
 def _interruption_words(interruptions: Iterable[Interruption]) -> str:
     causes = (each.cause.replace("_", " ") for each in interruptions)
-    return ", ".join(f"interruption: {cause}" for cause in causes)
+    return ", ".join(f"interrupted, interruption: {cause}" for cause in causes)
 
 
 def _causes(gap: GapReport) -> str:

@@ -192,11 +192,18 @@ def require_complete(name: str, info: Mapping[str, Collection[Any]]) -> tuple[Fi
 
 @torch.no_grad()
 def require_finite(name: str, model: Any) -> None:
-    """Check that every weight is a finite number; reads each once, on its device.
+    """Check that every weight is a finite number, and every frequency of RoPE; reads each once, on
+    its device.
 
     Raises:
-        ModelError: a NaN or infinite weight; names the first few tensors.
+        ModelError: a NaN or infinite weight, or frequency; names the first few tensors.
     """
+    for key, buffer in model.named_buffers():
+        if key.endswith("inv_freq") and not buffer.isfinite().all():
+            raise ModelError(
+                f"{name}: the frequencies {key} are NaN or infinite; correct rope_theta or "
+                "rope_parameters in config.json"
+            )
     checked = {
         key: weight
         for key, weight in model.named_parameters()

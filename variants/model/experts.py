@@ -87,6 +87,7 @@ def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[
             f"{name}: {choice(skeleton.config)} in config.json; use the config.json that was saved "
             "with the weights"
         )
+    _require_matrices(name, skeleton, tensors)
     stored: dict[str, dict[str, int]] = {}
     for key, shape in tensors.items():
         layer, experts, rest = key.rpartition(".experts.")
@@ -115,6 +116,37 @@ def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[
                 f"{name}: {layer}.experts.{unknown[0]} in the weights, and config.json has {count} "
                 "experts from 0 on; use the files of one checkpoint"
             )
+
+
+def _require_matrices(
+    name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Refuse a matrix of an expert that is no matrix of the stacked ones, nor half of one: gate and
+    up. Some families stack all of them transposed."""
+    stacked = {
+        tuple(getattr(module, each).shape[-2:])
+        for module in skeleton.modules()
+        for each in stacked_experts(module)
+    }
+    matrices = {
+        key: tuple(shape)
+        for key, shape in tensors.items()
+        if key.rpartition(".experts.")[2].partition(".")[0].isdecimal()
+        and key.endswith(".weight")
+        and len(shape) == 2
+    }
+    for held in (stacked, {(columns, rows) for rows, columns in stacked}):
+        shapes = held | {(rows // 2, columns) for rows, columns in held}
+        if not stacked or shapes.issuperset(matrices.values()):
+            return
+    shapes = stacked | {(rows // 2, columns) for rows, columns in stacked}
+    wrong = next(key for key, shape in matrices.items() if shape not in shapes)
+    expected = " or ".join(str(list(shape)) for shape in sorted(shapes))
+    raise ModelError(
+        f"{name}: config.json and the weights are of different models: {wrong} is "
+        f"{list(matrices[wrong])} in the weights, and {expected} by config.json; use the files of "
+        "one checkpoint"
+    )
 
 
 def step_way(model: Any, batch: int, compiled: bool) -> Way | None:

@@ -7,10 +7,11 @@ the default of the Hugging Face configuration class of its `model_type` if that 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,6 +103,8 @@ def resolve_model(name: str) -> ModelSource:
     if path.is_file() and path.suffix == GGUF:
         return ModelSource(name, "file", gguf=path)
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/"):
+        if path.is_file():
+            raise ModelError(f"{name}: a file, and neither a folder of safetensors nor a {GGUF}")
         raise MissingRequirement(f"model not found: there is no folder {name}")
     if not _HUB_ID.fullmatch(name) or ("/" not in name and _did_you_mean(name)):
         raise InputError(f"unknown model {name!r}{_did_you_mean(name)}; see `decodescope models`")
@@ -153,7 +156,19 @@ def checked_config(path: Path, config: dict[str, object]) -> dict[str, object]:
         layers = config.get(name)
         if isinstance(layers, int) and not 0 < layers <= _MAX_LAYERS:
             raise ModelError(f"{path}: {name} is {_short(layers)}; must be 1 to {_MAX_LAYERS:,}")
+    for name, value in _numbers(config):
+        if isnan(value):
+            raise ModelError(f"{path}: {name} is NaN; must be a number")
     return config
+
+
+def _numbers(fields: dict[str, object], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Each fraction among the fields of an object and of those in it, by its path."""
+    for name, value in fields.items():
+        if isinstance(value, float):
+            yield prefix + name, value
+        elif isinstance(value, dict):
+            yield from _numbers(value, f"{prefix}{name}.")
 
 
 def read_object(path: Path, title: str) -> dict[str, object]:

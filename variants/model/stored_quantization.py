@@ -9,6 +9,7 @@ compressed-tensors' QuantizationConfig, vLLM's readers of `fp8`, `fbgemm_fp8` an
 transformers' FineGrainedFP8Config.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -160,9 +161,14 @@ def _fields(config: Mapping[str, Any]) -> dict[str, Any] | None:
 def _require(path: str, value: object, kinds: str) -> None:
     if not any(_KINDS[kind](value) for kind in kinds.split(" or ")):
         raise ModelError(
-            f"config.json: {path} is {schemes.shown(value)}, not {kinds}; use the config.json that "
-            "was saved with the weights"
+            f"config.json: {path} is {_stored(value)}, not {kinds}; use the "
+            "config.json that was saved with the weights"
         )
+
+
+def _stored(value: object) -> str:
+    """A value in a message; text in quotes, so that "32" is not 32."""
+    return schemes.brief(json.dumps(value)) if isinstance(value, str) else schemes.shown(value)
 
 
 def _at(fields: Mapping[str, Any], place: str) -> list[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """What is remembered between runs, and the user's keys."""
 
 import os
+import re
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Settings
+from decodescope.tui.app import all_actions
 from decodescope.tui.model.user_files import RECENT_FILES, Memory, read_keymap
 
 ACTIONS = {
@@ -164,6 +166,14 @@ def test_the_keymap_names_actions_of_the_app_and_of_panels(tmp_path: Path) -> No
 def test_keys_can_be_exchanged_and_shared_by_panels(tmp_path: Path) -> None:
     text = '[app]\nfreeze = "q"\nquit = "space"\n[table]\nfilter = "a"'
     assert keymap(tmp_path, text)["table.filter"] == "a"
+
+
+def test_the_example_of_the_documentation_is_a_keymap(tmp_path: Path, repository: Path) -> None:
+    page = (repository / "docs" / "app.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "keymap.toml").write_text(example)
+    keys = read_keymap(tmp_path / "keymap.toml", all_actions)
+    assert keys.keys() == {"app.freeze", "app.quit", "kernels.sort"}
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,10 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "one NaN": (with_weights(_one_nan), "NaN or infinite"),
     "infinite": (filled(DOWN, torch.inf), "NaN or infinite"),
     "too large to add": (filled("model.norm.weight", 3e38), "logits are NaN or infinite"),
+    "no frequencies": (
+        with_config(rope_parameters={"rope_type": "default", "rope_theta": 0.0}),
+        "inv_freq are NaN or infinite; correct rope_theta",
+    ),
     "another vocabulary": (
         with_weights(_small_tables),
         "[100, 256] in the weights and [4096, 256] by",

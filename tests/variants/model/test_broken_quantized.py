@@ -175,7 +175,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     # config.json.
     "quantization in words": (
         with_config(quantization_config="fp8"),
-        "quantization_config is fp8, not",
+        'quantization_config is "fp8", not',
     ),
     "quantization of a number": (
         with_config(quantization_config=3),

@@ -91,8 +91,19 @@ WITHOUT_3 = {key: shape for key, shape in STORED.items() if ".experts.3." not in
         ({}, RENUMBERED, r"l\.0\.mlp\.experts\.7 in the weights, and config\.json has 7 experts"),
         ({}, WITHOUT_3, "has 6 experts of 34,560 elements and a router for 7"),
         ({}, STORED | {"l.0.mlp.gate.weight": (5, 96)}, "7 experts of 40,320 .* a router for 5 in"),
-        ({}, STORED | {"l.0.mlp.experts.5.u.weight": (9, 96)}, "of 39,264 .*, and 7 of 40,320"),
-        ({"moe_intermediate_size": 21}, STORED, "of 40,320 .*, and 7 of 42,336"),
+        (
+            {},
+            STORED | {"l.0.mlp.experts.5.u.weight": (9, 96)},
+            r"l\.0\.mlp\.experts\.5\.u\.weight is \[9, 96\] in the weights, and \[20, 96\] or ",
+        ),
+        (
+            {},
+            STORED
+            | {"l.0.mlp.experts.2.g.weight": (96, 21), "l.0.mlp.experts.2.u.weight": (19, 96)},
+            r"experts\.2\.g\.weight is \[96, 21\]",
+        ),
+        ({"moe_intermediate_size": 21}, STORED, r"0\.g\.weight is \[20, 96\] .*and \[21, 96\] or "),
+        ({}, {key: shape[::-1] for key, shape in STORED.items() if "experts" in key}, None),
     ],
 )
 def test_experts_that_disagree_are_one_line(

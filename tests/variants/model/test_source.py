@@ -53,6 +53,13 @@ def test_a_missing_path_is_a_model_not_found(name: str) -> None:
         resolve_model(name)
 
 
+def test_a_file_that_is_no_gguf_is_named_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    path.touch()
+    with pytest.raises(ModelError, match=r"model\.bin: a file, and neither a folder"):
+        resolve_model(str(path))
+
+
 def test_a_folder_must_hold_a_configuration_and_safetensors(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no config\.json"):
         resolve_model(str(make_folder(tmp_path / "a", "model.safetensors")))
@@ -90,6 +97,15 @@ def test_a_broken_configuration_is_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(ModelError, match=r"config\.json") as caught:
         read_config(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_number_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "rope_parameters": {"rope_theta": NaN}}')
+    with pytest.raises(ModelError, match=r"rope_parameters\.rope_theta is NaN; must be a number"):
+        read_config(path)
+    path.write_text('{"model_type": "mamba2", "time_step_limit": [0.0, Infinity]}')
+    assert read_config(path)["model_type"] == "mamba2"
 
 
 def test_resolving_imports_no_torch(repository: Path) -> None:

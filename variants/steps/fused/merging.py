@@ -12,8 +12,10 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.host.weights import FORMATS, Norm, QkNorm, WeightMatrix
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
+
+_RUN_DTYPE = "the run dtype"
 
 
 class MixedFormats(ModelError):
@@ -27,9 +29,11 @@ class MixedFormats(ModelError):
         """With the modules' names in `model`."""
         names = {part: name for name, part in model.named_modules()}
         stored = ", ".join(f"{names[part]} is {form}" for part, form in self.formats.items())
+        # A variant's format is that of matrices which the checkpoint has in the run dtype.
+        named = ", or name the quantized format in the variant"
         return ModelError(
             f"{stored}: the fused kernels read them as one matrix, of one format; choose eager or "
-            "compiled, or name the quantized format in the variant"
+            f"compiled{named if _RUN_DTYPE in self.formats.values() else ''}"
         )
 
 
@@ -71,7 +75,7 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     bias = torch.cat(biases) if biases else None
     formats = [part.stored if isinstance(part, QuantizedMatrix) else None for part in modules]
     if len(set(formats)) > 1:
-        names = [str(format[0]) if format else "the run dtype" for format in formats]
+        names = [_format_name(format[0]) if format else _RUN_DTYPE for format in formats]
         raise MixedFormats(dict(zip(modules, names, strict=True)))
     if formats[0] is None:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
@@ -84,6 +88,10 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     packing = next(part.packing for part in modules if isinstance(part, QuantizedMatrix))
     scale = _merged(modules, "scale") if scaled else None
     return WeightMatrix(_merged(modules, "data"), scale, bias, packing)
+
+
+def _format_name(stored: object) -> str:
+    return FORMATS[stored] if isinstance(stored, torch.dtype) else str(stored)
 
 
 def experts_of(part: Any, bias: torch.Tensor | None = None) -> WeightMatrix:

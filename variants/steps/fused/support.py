@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from importlib.util import find_spec
+from math import isfinite
 from typing import Any
 
 import torch
@@ -117,6 +118,9 @@ def _reasons(config: Any, family: Family) -> Iterator[str]:
     names = _ACTIVATIONS[family.activation]
     if (activation := getattr(config, field)) not in names:
         yield f"{field} {activation} (only {names[0]})"
+    if broken := [*_broken_sizes(config)]:
+        yield from broken
+        return
     sizes = dict.fromkeys(
         (head_dim(layer), layer.num_key_value_heads) for layer in layer_configs(config)
     )
@@ -138,11 +142,41 @@ def _reasons(config: Any, family: Family) -> Iterator[str]:
     count, chosen = expert_counts(config)
     if not 1 <= chosen <= count:
         yield choice(config)
+    yield from _window_reasons(config, family)
     known = {"full_attention", "sliding_attention"}
     if unknown := set(getattr(config, "layer_types", None) or ()) - known:
         yield f"layer_types with {', '.join(sorted(unknown))} (only full and sliding attention)"
     else:
         yield from family.reasons(config)
+
+
+def _broken_sizes(config: Any) -> Iterator[str]:
+    """Sizes that no attention has."""
+    found = {
+        (field, value)
+        for layer in layer_configs(config)
+        for field in ("num_attention_heads", "num_key_value_heads", "head_dim")
+        if (value := getattr(layer, field, None)) is not None
+    }
+    for field, value in sorted(found, key=str):
+        if not isinstance(value, int) or value < 1:
+            yield f"{field} {value} (only positive integers)"
+    rotated = config.rope_parameters.get("partial_rotary_factor")
+    if rotated is not None and not (isinstance(rotated, int | float) and isfinite(rotated)):
+        yield f"partial_rotary_factor {rotated!r} (only numbers)"
+
+
+def _window_reasons(config: Any, family: Family) -> Iterator[str]:
+    """Windows of transformers' cache that the attention does not have."""
+    types = getattr(config, "layer_types", None) or ()
+    if (chunk := getattr(config, "attention_chunk_size", None)) is not None and not types:
+        yield f"attention_chunk_size {chunk} (only full and sliding attention)"
+    if family.windowed:
+        return
+    if (window := getattr(config, "sliding_window", None)) is not None:
+        yield f"sliding_window {window} in a {config.model_type} model"
+    if "sliding_attention" in types:
+        yield f"layer_types with sliding_attention in a {config.model_type} model"
 
 
 def _reasons_of_experts(

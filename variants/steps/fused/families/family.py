@@ -16,7 +16,8 @@ class Family:
     of a configuration the family has and the kernels lack, to follow "cannot run". `norm` reads
     the final norm, `inputs` what makes each layer's input, and `whole` adds to a model what else is
     not in its layers. `activation` is the one that `layer` reads. A variant may quantise the
-    weights of one that is `quantizable`.
+    weights of one that is `quantizable`. The attention of one that is not `windowed` sees every
+    position whatever the configuration says.
 
     `rotates_part`: RoPE may leave the last elements of a head as they are. `rotates_neighbours`:
     its pairs are neighbours, otherwise half of what is rotated apart. `repeats_angles`: the rotary
@@ -35,3 +36,4 @@ class Family:
     repeats_angles: bool = False
     angles_once: bool = False
     quantizable: bool = True
+    windowed: bool = True

@@ -60,6 +60,8 @@ def whole(config: Any, parts: FusedModel, caps_scores: bool) -> FusedModel:
 def _reasons(config: Any) -> Iterator[str]:
     if config.use_bidirectional_attention:
         yield "use_bidirectional_attention (only attention to earlier tokens)"
+    if (scalar := config.query_pre_attn_scalar) <= 0:
+        yield f"query_pre_attn_scalar {scalar} (only positive numbers)"
 
 
 GEMMA2 = Family(

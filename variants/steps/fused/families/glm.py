@@ -18,6 +18,6 @@ def _glm4_layer(layer: Any, window: int | None) -> FusedLayer:
     )
 
 
-GLM = Family(dense_layer, rotates_part=True, rotates_neighbours=True)
+GLM = Family(dense_layer, rotates_part=True, rotates_neighbours=True, windowed=False)
 GLM4 = replace(GLM, layer=_glm4_layer)
 FAMILIES = {"glm": GLM, "glm4": GLM4}

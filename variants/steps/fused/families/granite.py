@@ -24,4 +24,4 @@ def _whole(config: Any, parts: FusedModel) -> FusedModel:
     )
 
 
-FAMILIES = {"granite": Family(_layer, whole=_whole)}
+FAMILIES = {"granite": Family(_layer, whole=_whole, windowed=False)}

@@ -49,14 +49,6 @@ def _smollm3_layer(layer: Any, window: int | None) -> FusedLayer:
     return replace(dense_layer(layer, window), rope="" if layer.self_attn.use_rope else None)
 
 
-def _llama_reasons(config: Any) -> Iterator[str]:
-    """Its attention has no window whatever the config says, but transformers' cache follows it."""
-    if (window := getattr(config, "sliding_window", None)) is not None:
-        yield f"sliding_window {window} in a llama model"
-    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        yield "layer_types with sliding_attention in a llama model"
-
-
 def _mistral_reasons(config: Any) -> Iterator[str]:
     """Its attention has one window for all layers whatever `layer_types` says."""
     window, types = config.sliding_window, set(getattr(config, "layer_types", None) or ())
@@ -66,12 +58,12 @@ def _mistral_reasons(config: Any) -> Iterator[str]:
 
 
 FAMILIES = {
-    "llama": Family(dense_layer, _llama_reasons),
+    "llama": Family(dense_layer, windowed=False),
     "mistral": Family(dense_layer, _mistral_reasons),
     "qwen2": Family(dense_layer),
     "qwen3": Family(dense_layer),
-    "seed_oss": Family(dense_layer),
+    "seed_oss": Family(dense_layer, windowed=False),
     "smollm3": Family(_smollm3_layer),
     "phi3": Family(dense_layer, rotates_part=True),
-    "ernie4_5": Family(dense_layer, rotates_neighbours=True),
+    "ernie4_5": Family(dense_layer, rotates_neighbours=True, windowed=False),
 }

@@ -41,8 +41,9 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
 
 
 def _glm_reasons(config: Any) -> Iterator[str]:
-    if config.n_group != 1:
-        yield f"n_group {config.n_group} (only experts in one group)"
+    for field in ("n_group", "topk_group"):
+        if (groups := getattr(config, field)) != 1:
+            yield f"{field} {groups} (only experts in one group)"
     if not config.norm_topk_prob:
         yield "norm_topk_prob false (only weights that are divided by their sum)"
 
@@ -51,5 +52,5 @@ FAMILIES = {
     "mixtral": Family(_layer),
     "qwen2_moe": Family(_layer),
     "qwen3_moe": Family(_layer),
-    "glm4_moe": Family(_layer, _glm_reasons, rotates_part=True),
+    "glm4_moe": Family(_layer, _glm_reasons, rotates_part=True, windowed=False),
 }

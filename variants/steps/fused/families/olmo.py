@@ -38,7 +38,7 @@ def _layer_of_exaone(layer: Any, window: int | None) -> FusedLayer:
 
 
 FAMILIES = {
-    "olmo2": Family(_layer),
+    "olmo2": Family(_layer, windowed=False),
     "olmo3": Family(_layer_of_a_kind),
     "exaone4": Family(_layer_of_exaone),
 }
