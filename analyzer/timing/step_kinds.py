@@ -157,9 +157,8 @@ def _known_facts(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     capture = trace.capture
     if capture is None or capture.batch <= 0:
         return tuple(annotations)
-    # Of merged ranks, each has the step.
-    ranks = capture.tp if capture.steps * capture.tp == len(annotations) else 1
-    whole = capture.steps * ranks == len(annotations)
+    # Of merged ranks, each has every step.
+    whole = len(annotations) in (capture.steps, capture.steps * capture.tp)
     batch, length = capture.batch, capture.position + 1
     own = StepAnnotation("decode", batch, batch, engine="decodescope")
     # Of a window that was cut, any step may be the first. Ranks need not alternate on the host.
