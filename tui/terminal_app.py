@@ -4,6 +4,7 @@ ends on signals, and outlives the terminal.
 
 import asyncio
 import contextlib
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from textual.app import App
 from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
+from textual.geometry import Size
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
@@ -23,6 +25,8 @@ from decodescope.tui.panels.panel import Panel
 
 # A sender may repeat its signal at once, as `timeout` does.
 ONE_SIGNAL_S = 0.1
+# After so long, the signal of a size that came last has been answered.
+SETTLED_S = 0.25
 # For a widget that is removed before it takes a key.
 _MOST_WAIT_S = 0.5
 
@@ -95,8 +99,18 @@ class TerminalApp(App[None]):
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda app: self.repaint())
 
+    def on_resize(self) -> None:
+        if not (self.is_headless or self.is_web):
+            self.set_timer(SETTLED_S, self._check_size)
+
+    def _check_size(self) -> None:
+        """Of two sizes in quick succession, Textual may be told of the first one alone."""
+        size = Size(*shutil.get_terminal_size())
+        if size != self.size:
+            self.post_message(events.Resize(size, size))
+
     def repaint(self) -> None:
-        """Draw every widget: the shell has drawn over what Textual takes to be on the screen."""
+        """Draw every widget, also where Textual takes it to be on the screen."""
         for widget in self.screen.walk_children(with_self=True):
             widget.refresh()
 

@@ -218,7 +218,8 @@ def test_a_recording_has_the_metrics_and_the_windows_and_no_token(
     assert "16 running" in drawn.out
     assert f"decode · {2 * STEPS} steps · 1.00 ms a step" in drawn.out
     assert "limit not known" in drawn.out
-    named = decodescope("open", str(recording), "--once", "--model", "llama-3.2-1b")
+    model = ("--model", "llama-3.2-1b", "--peak", "4.8TB/s")
+    named = decodescope("open", str(recording), "--once", *model)
     assert "limit not known" not in named.out
     one = decodescope("analyze", str(recording))
     assert (one.code, one.err) == (0, "")
