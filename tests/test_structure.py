@@ -38,7 +38,7 @@ WAYS = {
 }
 # Python files of the package and their lines, as measured on 2026-11-28. Without a feature that was
 # asked for, neither grows (decision 114).
-MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 567, 81_577
+MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 568, 81_592
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -110,7 +110,8 @@ class TerminalApp(App[None]):
             self.post_message(events.Resize(size, size))
 
     def repaint(self) -> None:
-        """Draw every widget, also where Textual takes it to be on the screen."""
+        """Draw every widget, also where Textual takes it to be on the screen: after a suspension,
+        the shell has drawn over it."""
         for widget in self.screen.walk_children(with_self=True):
             widget.refresh()
 

@@ -22,6 +22,7 @@ from decodescope.analyzer.answer.advice import Circumstances, next_steps
 from decodescope.analyzer.answer.parts import (
     PROFILER,
     WORK,
+    FoundTrace,
     MedianStep,
     Window,
     all_parts,
@@ -134,15 +135,13 @@ def find_answer(
     )
 
 
-def answer_without_ops(timeline: Timeline, steps: Int64s) -> Answer:
+def answer_without_ops(found: FoundTrace, steps: Int64s) -> Answer:
     """The answer of a trace without ops: the host's time from one of its main `steps` to the next,
     if it shows any."""
-    of_trace = timeline.steps
-    nothing = np.zeros(len(of_trace), dtype=np.int64)
-    step = median_step(of_trace, nothing, timed_steps(of_trace, steps))
+    step = median_step(found.steps, found.interrupted_ns, timed_steps(found.steps, steps))
     if step is None:
         return Answer()
-    annotation, step_ns = timeline.step_annotations[step], int(of_trace.time_ns[step])
+    annotation, step_ns = found.step_annotations[step], int(found.steps.time_ns[step])
     return Answer(
         kind=annotation.kind,
         steps=len(steps),

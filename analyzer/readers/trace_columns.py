@@ -11,11 +11,11 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from decodescope.analyzer.readers.kernel_times import none_if_untimed
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.analyzer.trace import (
-    KERNEL,
     Bools,
     Columns,
     GpuOps,
@@ -109,10 +109,6 @@ LIMIT_NS = 2**61
 _LARGEST_AMOUNT = 1 << 40
 # Three times the longest name in the traces of others that we have.
 MAX_NAME = 16_384
-# Fewer ops without a duration may have been rounded to 0 µs, as old files are.
-_UNTIMED_OPS = 50
-# Clocks of host and device differ by less.
-_CLOCK_ERROR_NS = 1_000_000
 # Ops are joined with their calls so many at a time: what that takes is freed again.
 _JOINED_ROWS = 1 << 16
 
@@ -279,10 +275,7 @@ def sorted_gpu_ops(
     growing.change(name=names[ops.name], kind=ops.kind.astype(np.int8, copy=False))
     del ops
     ops = growing.keep(order()).rows()
-    if len(ops) >= _UNTIMED_OPS and (untimed := _untimed(ops)):
-        message = f"{untimed} a duration: they were counted, not timed, and no figure is given"
-        findings.append(Finding("counted_kernels", message))
-        ops = ops.take(slice(0))
+    ops = none_if_untimed(ops, findings)
     shared = _join_launches(ops, calls)
     if shared:
         findings.append(
@@ -293,48 +286,6 @@ def sorted_gpu_ops(
             )
         )
     return ops
-
-
-def _untimed(ops: GpuOps) -> str | None:
-    """The words for how few ops have a duration, if all or most kernels have none. Files in whole
-    µs round that of short kernels to 0."""
-    if not ops.length_ns.any():
-        return f"none of the {len(ops):,} GPU ops has"
-    lengths_ns = ops.length_ns[ops.kind == KERNEL]
-    timed = int(np.count_nonzero(lengths_ns))
-    if 2 * timed >= len(lengths_ns) or not (timed == 0 or (ops.start_ns % 1_000).any()):
-        return None
-    return f"only {timed:,} of {len(lengths_ns):,} kernels have" if timed else "no kernel has"
-
-
-def without_invalid_times(ops: GpuOps, calls: HostEvents, findings: list[Finding]) -> GpuOps:
-    """Drop kernels of no length, which no GPU runs, and those that start long before their launch
-    call, if few do; the rest of the trace is right.
-
-    CUPTI of CUDA 12.6 Update 2 to 13.0 gives kernels at the head of a window such times
-    (pytorch/pytorch#192021; the release notes of CUPTI 13.1). Files in whole µs round short kernels
-    to no length.
-    """
-    is_kernel = ops.kind == KERNEL
-    empty = is_kernel & (ops.start_ns == ops.end_ns)
-    empty &= empty.any() and (ops.start_ns % 1_000).any()
-    earliest_ns = np.append(calls.start_ns, -LIMIT_NS)[ops.launch]
-    earliest_ns -= _CLOCK_ERROR_NS
-    early = is_kernel & (ops.start_ns < earliest_ns)
-    for chosen, possible in ((empty, is_kernel), (early, is_kernel & (ops.launch >= 0))):
-        chosen &= 2 * np.count_nonzero(chosen) <= np.count_nonzero(possible)
-    invalid = empty | early
-    if not invalid.any():
-        return ops
-    findings.append(
-        Finding(
-            "invalid_kernel_times",
-            f"{np.count_nonzero(invalid):,} of {np.count_nonzero(is_kernel):,} kernels have no "
-            "length or start long before their launch call, and were left out: CUPTI of CUDA 12.6 "
-            "Update 2 to 13.0 does this at the head of a window; CUDA 13.1 does not",
-        )
-    )
-    return ops.take(~invalid)
 
 
 def _join_launches(ops: GpuOps, calls: HostEvents) -> int:

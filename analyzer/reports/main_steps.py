@@ -70,8 +70,9 @@ def find_main_steps(
         if len(chosen):
             times = intersections(times_on(timeline, op_rows, chosen), times)[2]
         busy_ns += int(covered_inside(busy, times).sum())
-        talking = _talking(timeline.trace.ops.take(op_rows), talks[op_rows])
-        communication_ns += int(covered_inside(talking, times).sum())
+        if talks[op_rows].any():
+            talking = _talking(timeline.trace.ops.take(op_rows), talks[op_rows])
+            communication_ns += int(covered_inside(talking, times).sum())
         parts = timeline.parts.of_gaps(*timeline.gaps_of(device))
         row, _, inside = intersections(parts, times)
         idle.append(GapParts(inside.start_ns, inside.end_ns, parts.gap[row], parts.kind[row]))

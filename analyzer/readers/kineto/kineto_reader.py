@@ -12,6 +12,7 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
+from decodescope.analyzer.readers.kernel_times import without_invalid_times
 from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
 from decodescope.analyzer.readers.kineto.event import Event
 from decodescope.analyzer.readers.kineto.event_columns import EventColumns
@@ -23,7 +24,6 @@ from decodescope.analyzer.readers.trace_columns import (
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
-    without_invalid_times,
 )
 from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source

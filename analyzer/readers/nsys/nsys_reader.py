@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from decodescope.analyzer.readers.kernel_times import without_invalid_times
 from decodescope.analyzer.readers.nsys.database import NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
     GPU_TABLES,
@@ -28,7 +29,6 @@ from decodescope.analyzer.readers.trace_columns import (
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
-    without_invalid_times,
 )
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Intervals, Trace, grouped

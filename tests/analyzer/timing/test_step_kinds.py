@@ -99,8 +99,9 @@ def test_steps_of_a_cut_capture_have_its_batch_and_first_position(repository: Pa
     trace = loaded_once(repository / "analyzer" / "recordings" / "h200-llama-3.2-1b-fused.dsrec")
     assert trace.capture is not None
     more = msgspec.structs.replace(trace.capture, batch=3, position=100, steps=5)
-    said = kinds_of(replace(trace, capture=more), analyze(trace).steps)
-    assert [(one.kind, one.batch, one.kv_tokens) for one in said] == [("decode", 3, 303)] * 3
+    annotations = kinds_of(replace(trace, capture=more), analyze(trace).steps)
+    known = [(one.kind, one.batch, one.kv_tokens) for one in annotations]
+    assert known == [("decode", 3, 303)] * 3
 
 
 def test_an_exported_capture_of_two_ranks_has_their_kv_lengths(

@@ -120,9 +120,9 @@ def test_any_change_is_read_or_refused_with_a_field_and_its_value(
         assert "\n" not in message
         assert len(message) < 400
         path, words = named(message)
-        found = at(fields, path)
+        refused_value = at(fields, path)
         # Text of another type than the field's is in quotes.
-        assert words.lower() in (shown(found), shown(json.dumps(found)))
+        assert words.lower() in (shown(refused_value), shown(json.dumps(refused_value)))
 
 
 def wrong_types() -> Iterator[tuple[str, str, Any]]:

@@ -152,13 +152,13 @@ def _reasons(config: Any, family: Family) -> Iterator[str]:
 
 def _broken_sizes(config: Any) -> Iterator[str]:
     """Sizes that no attention has."""
-    found = {
+    attention_sizes = {
         (field, value)
         for layer in layer_configs(config)
         for field in ("num_attention_heads", "num_key_value_heads", "head_dim")
         if (value := getattr(layer, field, None)) is not None
     }
-    for field, value in sorted(found, key=str):
+    for field, value in sorted(attention_sizes, key=str):
         if not isinstance(value, int) or value < 1:
             yield f"{field} {value} (only positive integers)"
     rotated = config.rope_parameters.get("partial_rotary_factor")
