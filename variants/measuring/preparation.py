@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter_ns
+from typing import Any
 
 import msgspec
 import torch
@@ -28,6 +30,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import find_variant, require_runnable
+from decodescope.variants.spec import VariantSpec
 
 # Loading takes more than the weights for a while.
 _ROOM = 1.25
@@ -88,6 +91,7 @@ def prepare(config: WorkerConfig, say: Callable[[str], None], ranks: Ranks = ALO
         files,
         ranks,
         config.ep,
+        _check_of_stored(request.variant.spec),
     )
     load_ns = perf_counter_ns() - started_ns
     return _prepared(config, request, loaded, load_ns)
@@ -132,6 +136,15 @@ def _same_weights(prepared: Prepared, request: Request) -> bool:
 def _check_variant(request: Request, fields: Mapping[str, object]) -> None:
     if request.variant.check is not None:
         request.variant.check(request.source.name, fields, request.workload, request.device)
+
+
+def _check_of_stored(spec: VariantSpec | None) -> Callable[[Any], None] | None:
+    """The check of a checkpoint's formats that `load_model` calls."""
+    if spec is None or spec.kernels != "fused":
+        return None
+    from decodescope.variants.steps.fused.model_parts import require_one_format
+
+    return partial(require_one_format, spec)
 
 
 def _with_prompt(

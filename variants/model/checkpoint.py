@@ -225,7 +225,7 @@ def require_kv_cache(name: str, skeleton: Any) -> None:
     except of the states of a gated DeltaNet.
 
     Raises:
-        ModelError: `skeleton`, which may be without memory, is one of them.
+        ModelError: `skeleton`, which may be without memory, is one of them, or keeps no tokens.
     """
     known = {"DynamicLayer", "DynamicSlidingWindowLayer"}
     decoder = skeleton.config.get_text_config(decoder=True)
@@ -236,7 +236,13 @@ def require_kv_cache(name: str, skeleton: Any) -> None:
         known.add("LinearAttentionLayer")
     elif getattr(skeleton, "_is_stateful", False):
         raise _not_decoded(name, skeleton, "keeps a recurrent state")
-    kinds = {type(layer).__name__ for layer in DynamicCache(config=skeleton.config).layers}
+    layers = DynamicCache(config=skeleton.config).layers
+    if broken := [window for each in layers if (window := getattr(each, "sliding_window", 1)) < 1]:
+        raise ModelError(
+            f"{name}: the window of its attention has {broken[0]} tokens; correct sliding_window or "
+            "attention_chunk_size in config.json"
+        )
+    kinds = {type(layer).__name__ for layer in layers}
     if others := sorted(kinds - known):
         raise _not_decoded(name, skeleton, f"keeps more than K and V ({', '.join(others)})")
 

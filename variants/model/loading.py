@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding, Weights
@@ -29,6 +29,7 @@ from decodescope.variants.model.checkpoint import (
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.gguf_file import gguf_tensors
 from decodescope.variants.model.hub import fetch_weights
+from decodescope.variants.model.quantized_tensors import require_types
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
@@ -128,14 +129,17 @@ def load_model(
     files: ModelFiles | None = None,
     ranks: Ranks = ALONE,
     ep: bool = False,
+    check_stored: Callable[[Any], None] | None = None,
 ) -> LoadedModel:
     """Load `source` onto `device` in `dtype`; of several `ranks` the part of this one, with whole
     experts if `ep` (`shard_model`).
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
     8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
-    `spec` is the variant that will decode: its need of memory is checked. `files` are those of
-    `find_files`, which is called if they are not given. Random weights are those of `build_random`.
+    `spec` is the variant that will decode: its need of memory is checked. `check_stored` is called
+    with the model without memory, its matrices in the formats of the checkpoint, and raises a
+    `ModelError` for what the variant cannot read. `files` are those of `find_files`, which is
+    called if they are not given. Random weights are those of `build_random`.
 
     Raises:
         ModelError: an unreadable or incomplete checkpoint, weights that are not finite, no causal
@@ -178,6 +182,8 @@ def load_model(
             if quantized is not None and workload is not None:
                 decoder, weight_bytes = _decoder(files, part), model_bytes(part)
                 require_memory(source.name, decoder, workload, device, weight_bytes, spec)
+        if quantized is not None and check_stored is not None:
+            check_stored(_decoder(files, part))
         return _load_checkpoint(source, files, part, quantized, device, trust_remote_code)
 
 
@@ -253,6 +259,8 @@ def _check_files(
         # Before the shapes are compared, because packed weights have other shapes too.
         with broken_checkpoint(source.name):
             checkpoint = find_quantized(source.name, files.config, skeleton, tensors)
+    else:
+        require_types(source.name, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
     if source.gguf is None:
         _untie_other_head(skeleton, tensors)
@@ -294,6 +302,8 @@ def _load_checkpoint(
                 files.location,
                 dtype=skeleton.dtype,
                 use_safetensors=True,
+                # In place of generation_config.json: `generate` is not called.
+                generation_config=GenerationConfig(),
                 # `require_complete` names them.
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,

@@ -6,7 +6,7 @@ compressed-tensors' NaiveQuantizationCompressor; the `weight_scale_inv` of trans
 FineGrainedFP8Config multiplies too, in spite of its name.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +79,8 @@ def narrow_matrices(
     for stored in tensors:
         if method := _OTHER_METHODS.get(stored.rpartition(".")[2]):
             raise _refused(name, f"{stored} means {method}")
-    linears = {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
-    _require_types(name, skeleton, tensors, {f"{key}.weight" for key in linears})
+    require_types(name, skeleton, tensors)
+    linears = _linears(skeleton)
     scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
     matrices = {
         key: _matrix(name, key, module, tensors, scaled)
@@ -97,11 +97,14 @@ def narrow_matrices(
     return matrices
 
 
-def _require_types(
-    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor], weights: Set[str]
-) -> None:
-    """Refuse tensors of the model that are stored in another type; those of Linear layers, the
-    `weights`, may have 8 bits."""
+def _linears(skeleton: Any) -> dict[str, nn.Linear]:
+    return {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
+
+
+def require_types(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
+    """Raise `ModelError` if a tensor of the model is stored in a type that holds no weights; those
+    of Linear layers may have 8 bits."""
+    weights = {f"{key}.weight" for key in _linears(skeleton)}
     experts = expert_counts(skeleton.config)[0]
     for key, value in skeleton.state_dict().items():
         if not value.is_floating_point():

@@ -68,6 +68,11 @@ def filled(name: str, value: float) -> Change:
     return with_weights(lambda weights: weights[name].fill_(value))
 
 
+def cast(name: str, dtype: torch.dtype) -> Change:
+    """Stores a tensor in another type."""
+    return with_weights(lambda weights: weights.update({name: weights[name].to(dtype)}))
+
+
 def written(name: str, content: bytes | str) -> Change:
     """Replaces a file."""
     data = content if isinstance(content, bytes) else content.encode()
@@ -196,6 +201,8 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "[100, 256] in the weights and [4096, 256] by",
     ),
     "another width": (with_config(hidden_size=320), "different models"),
+    "a norm of flags": (cast("model.norm.weight", torch.bool), "model.norm.weight is BOOL, and not"),
+    "a matrix of integers": (cast(DOWN, torch.int64), f"{DOWN} is I64"),
     "a transposed matrix": (with_weights(_transpose), f"the shape differs in 1 tensor, {DOWN}"),
     # Files.
     "no file": (_remove("model.safetensors"), "safetensors"),
@@ -247,6 +254,14 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "no layers": (with_config(num_hidden_layers=0), "num_hidden_layers is 0"),
     "a billion layers": (with_config(num_hidden_layers=10**9), "num_hidden_layers is 1000000000"),
     "no kind of activation": (with_config(hidden_act="nonesuch"), "nonesuch"),
+    "a window of nothing": (
+        with_config(model_type="mistral", sliding_window=0),
+        "has 0 tokens; correct sliding_window",
+    ),
+    "a window of minus one": (
+        with_config(model_type="mistral", sliding_window=-1),
+        "has -1 tokens; correct sliding_window",
+    ),
     "rope of no type": (with_config(rope_parameters={"rope_type": "nonesuch"}), "nonesuch"),
     "positions in words": (with_config(max_position_embeddings="many"), "max_position"),
     "weights of another name": (

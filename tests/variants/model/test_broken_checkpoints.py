@@ -33,6 +33,7 @@ from tests.variants.model.broken_checkpoints import (
     copy_of_tiny,
     sharded,
     with_weights,
+    written,
 )
 
 
@@ -59,6 +60,9 @@ def test_a_whole_checkpoint_is_loaded_without_findings(tmp_path: Path) -> None:
     folder = copy_of_tiny(tmp_path / "m")
     assert load_model(resolve_model(str(folder)), "cpu", "fp32").findings == ()
     sharded(folder)
+    assert load_model(resolve_model(str(folder)), "cpu", "fp32").findings == ()
+    # It says how `generate` chooses tokens, which is not called.
+    written("generation_config.json", "[]")(folder)
     assert load_model(resolve_model(str(folder)), "cpu", "fp32").findings == ()
 
 

@@ -19,6 +19,7 @@ from tests.variants.model.broken_checkpoints import (
     NOT_WHOLE,
     Change,
     Weights,
+    cast,
     cut,
     indexed,
     sharded,
@@ -67,11 +68,6 @@ def code(value: int, dtype: torch.dtype = E4M3) -> Change:
         weights[WEIGHT] = codes.view(dtype)
 
     return with_weights(change)
-
-
-def cast(name: str, dtype: torch.dtype) -> Change:
-    """Gives a tensor another type."""
-    return with_weights(lambda weights: weights.update({name: weights[name].to(dtype)}))
 
 
 def scheme(**weights: Any) -> Change:

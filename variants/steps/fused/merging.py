@@ -15,7 +15,7 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import FORMATS, Norm, QkNorm, WeightMatrix
 from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
 
-_RUN_DTYPE = "the run dtype"
+RUN_DTYPE = "the run dtype"
 
 
 class MixedFormats(ModelError):
@@ -33,7 +33,7 @@ class MixedFormats(ModelError):
         named = ", or name the quantized format in the variant"
         return ModelError(
             f"{stored}: the fused kernels read them as one matrix, of one format; choose eager or "
-            f"compiled{named if _RUN_DTYPE in self.formats.values() else ''}"
+            f"compiled{named if RUN_DTYPE in self.formats.values() else ''}"
         )
 
 
@@ -75,7 +75,7 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     bias = torch.cat(biases) if biases else None
     formats = [part.stored if isinstance(part, QuantizedMatrix) else None for part in modules]
     if len(set(formats)) > 1:
-        names = [_format_name(format[0]) if format else _RUN_DTYPE for format in formats]
+        names = [_format_name(format[0]) if format else RUN_DTYPE for format in formats]
         raise MixedFormats(dict(zip(modules, names, strict=True)))
     if formats[0] is None:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)

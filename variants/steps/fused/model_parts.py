@@ -1,5 +1,6 @@
 """Reads a transformers model as blocks, by its family."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -7,9 +8,10 @@ import torch
 
 from decodescope.variants.model.workload_costs import layer_windows
 from decodescope.variants.parallel.norm_over_ranks import RMSNormOverRanks
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.families import families
-from decodescope.variants.steps.fused.merging import MixedFormats, matrix_of
+from decodescope.variants.steps.fused.merging import RUN_DTYPE, MixedFormats, matrix_of
 
 
 def fused_model(model: Any) -> FusedModel:
@@ -26,6 +28,20 @@ def fused_model(model: Any) -> FusedModel:
         return _parts(model)
     except MixedFormats as error:
         raise error.named(model) from error
+
+
+def require_one_format(spec: VariantSpec, skeleton: Any) -> None:
+    """Raise as `fused_model`, before the weights are loaded.
+
+    `skeleton` is the model without memory, its matrices in the formats of the checkpoint. Those in
+    the run dtype may get the format of `spec`.
+    """
+    model = deepcopy(skeleton)
+    try:
+        _parts(model)
+    except MixedFormats as error:
+        if not (spec.narrow and RUN_DTYPE in error.formats.values()):
+            raise error.named(model) from error
 
 
 def _parts(model: Any) -> FusedModel:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.kernels.shape_model import shape_model
 from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
@@ -122,7 +125,9 @@ def test_scales_of_rows_and_of_a_matrix_are_merged(device: str, tmp_path: Path) 
     assert_agrees(load(tmp_path / "rows", device), rows)
 
 
-def test_matrices_that_are_partly_quantized_run_eagerly_only(device: str, tmp_path: Path) -> None:
+def test_matrices_that_are_partly_quantized_run_eagerly_only(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = save_quantized(tmp_path, "llama2", ROWS_FP8)
     tensors = load_file(tmp_path / WEIGHTS)
     tensors[f"{K_PROJ}.weight"] = expected.get_submodule(K_PROJ).weight
@@ -131,8 +136,18 @@ def test_matrices_that_are_partly_quantized_run_eagerly_only(device: str, tmp_pa
     loaded = load(tmp_path, device)
     logits = loaded.model(ids_of(loaded, 1, 3)[None]).logits
     torch.testing.assert_close(logits, expected.to(device)(ids_of(loaded, 1, 3)[None]).logits)
-    with pytest.raises(ModelError, match=r"k_proj is the run dtype, .*v_proj is fp8_e4m3"):
+    words = r"k_proj is the run dtype, .*v_proj is fp8_e4m3"
+    with pytest.raises(ModelError, match=words):
         fused(loaded, WORKLOAD)
+    model = str(tmp_path)
+    asked = WorkerConfig(
+        variant="fused", model=model, batch=1, context=5, tokens=3, dtype="fp32", device=device
+    )
+    # The variant makes K_PROJ FP8 too.
+    prepare(msgspec.structs.replace(asked, variant="fused+fp8_e4m3"), lambda stage: None)
+    monkeypatch.delattr("decodescope.variants.model.loading._load_checkpoint")
+    with pytest.raises(ModelError, match=words):
+        prepare(asked, lambda stage: None)
 
 
 @pytest.mark.parametrize("layer", [0, 1])
