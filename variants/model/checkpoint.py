@@ -239,8 +239,8 @@ def require_kv_cache(name: str, skeleton: Any) -> None:
     layers = DynamicCache(config=skeleton.config).layers
     if broken := [window for each in layers if (window := getattr(each, "sliding_window", 1)) < 1]:
         raise ModelError(
-            f"{name}: the window of its attention has {broken[0]} tokens; correct sliding_window or "
-            "attention_chunk_size in config.json"
+            f"{name}: the window of its attention has {broken[0]} tokens; correct sliding_window "
+            "or attention_chunk_size in config.json"
         )
     kinds = {type(layer).__name__ for layer in layers}
     if others := sorted(kinds - known):

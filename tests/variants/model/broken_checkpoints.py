@@ -201,7 +201,10 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "[100, 256] in the weights and [4096, 256] by",
     ),
     "another width": (with_config(hidden_size=320), "different models"),
-    "a norm of flags": (cast("model.norm.weight", torch.bool), "model.norm.weight is BOOL, and not"),
+    "a norm of flags": (
+        cast("model.norm.weight", torch.bool),
+        "model.norm.weight is BOOL, and not",
+    ),
     "a matrix of integers": (cast(DOWN, torch.int64), f"{DOWN} is I64"),
     "a transposed matrix": (with_weights(_transpose), f"the shape differs in 1 tensor, {DOWN}"),
     # Files.
