@@ -115,6 +115,19 @@ async def test_pause_and_resume(session):
     assert "running" in resumed.splitlines()[0]
 
 
+async def test_two_presses_before_the_worker_answers_are_a_pause_and_a_resume(session):
+    async with session.app.run_test(size=(80, 24)) as pilot:
+        await session.run(pilot)
+        await pilot.press("p", "p", "p")
+        await settle(pilot)
+        assert session.link.sent == [Pause(), Resume(), Pause()]
+        session.link.say(State("paused", "eager"))
+        await settle(pilot)
+        await pilot.press("p")
+        await settle(pilot)
+    assert session.link.sent[3:] == [Resume()]
+
+
 async def test_a_captured_trace_is_written_and_never_overwrites(session, trace_file):
     taken = session.folder / "decodescope-eager-20260102-030405.json.gz"
     taken.write_bytes(b"precious")

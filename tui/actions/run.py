@@ -64,7 +64,7 @@ class RunController:
         feed = self._feeds.shown
         playback = feed.view().playback
         if playback is None:
-            await feed.send(Resume() if feed.view().state == "paused" else Pause())
+            await feed.pause_or_resume()
         elif playback.state == "ended":
             await self.action_restart()
         else:

@@ -56,7 +56,8 @@ class Feed:
     started: bool = False
     windows: Windows = field(default_factory=Windows)
     _held: bool = False
-    _runs_after: bool = False
+    # What was asked for last, Resume or Pause, if the worker has said nothing of its state since.
+    _asked_to_run: bool | None = None
     _tried_merging: bool = False
     _samples: deque[SpeedSample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _heard_at: float | None = None
@@ -90,31 +91,37 @@ class Feed:
         while it is held: then the last `Pause` or `Resume` counts when it is released."""
         if self.link is None or self._state.died is not None:
             return False
-        if self._held and isinstance(message, Pause | Resume):
-            self._runs_after = isinstance(message, Resume)
+        if isinstance(message, Pause | Resume):
+            self._asked_to_run = isinstance(message, Resume)
         if self.refused():
             return False
         await self.link.send(message)
         return True
 
+    async def pause_or_resume(self) -> None:
+        """Pause a worker that decodes, or will; let another go on, when it is released if it is
+        held."""
+        runs = self.goes_on and not self._held
+        await self.send(Pause() if runs else Resume())
+
     @property
     def goes_on(self) -> bool:
-        """Whether the worker decodes, or will when it is released."""
-        if self._held:
-            return self._runs_after
+        """Whether the worker decodes, or will when it has done what it was asked for last."""
+        if self._asked_to_run is not None:
+            return self._asked_to_run
         return self._state.state not in ("paused", "failed", "ended")
 
     async def hold(self) -> None:
         """Pause the worker until `release`; it gets no messages meanwhile."""
-        self._runs_after = self.goes_on
-        if self._runs_after:
+        runs = self.goes_on
+        if runs:
             await self.send(Pause())
-        self._held = True
+        self._held, self._asked_to_run = True, runs
 
     async def release(self) -> None:
         """Let the worker go on if it ran before, or was asked to run since."""
         self._held = False
-        if self._runs_after:
+        if self._asked_to_run:
             await self.send(Resume())
 
     def refused(self) -> bool:
@@ -331,6 +338,8 @@ class Feed:
         if variant:
             self.set(choices=with_running(self._state.choices, variant))
             self._select(self._index_of(variant))
+        if not self._held:
+            self._asked_to_run = None
         self.set(state=state, detail="", stage_at=None)
 
     def _measure(self, stats: Stats, now: float) -> None:
