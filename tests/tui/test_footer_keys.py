@@ -6,9 +6,10 @@ from decodescope.analyzer.protocol.messages import Log, State
 from decodescope.tui.panels.around import KeysPanel
 from tests.helpers import scripted
 from tests.helpers.scripted import settle
+from tests.tui.comparing.page import Page
 
 
-def footer(session: scripted.Session) -> set[str]:
+def footer(session: scripted.Session | Page) -> set[str]:
     keys = session.app.screen.query_one(KeysPanel)._data
     return {command.action.partition(".")[2] for command in keys}
 
@@ -47,5 +48,13 @@ async def test_a_comparison_is_cancelled_only_while_it_runs(tmp_path: Path) -> N
         await session.run(pilot)
         await pilot.press("7")
         await settle(pilot)
-        assert "start" in footer(session)
+        assert {"start", "rounds(1)"} <= footer(session)
         assert "cancel" not in footer(session)
+
+
+async def test_files_are_compared_without_rounds(tmp_path: Path) -> None:
+    page = Page(tmp_path, *(scripted.write_trace(tmp_path / name) for name in ("a.json", "b.json")))
+    async with page.app.run_test(size=(120, 40)) as pilot:
+        await page.open(pilot)
+        assert "start" in footer(page)
+        assert "rounds(1)" not in footer(page)

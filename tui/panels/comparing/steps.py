@@ -14,7 +14,7 @@ from decodescope.analyzer.tracks.viewport import Viewport
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.view import View
-from decodescope.tui.panels.comparing.tables import ComparisonKeys, without_comparison
+from decodescope.tui.panels.comparing.tables import ComparisonKeys, idle_comparison
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 
@@ -38,7 +38,7 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
     _viewport = Viewport(0, 1)
 
     def idle_actions(self) -> Set[str]:
-        return without_comparison(self._seen)
+        return idle_comparison(self._seen)
 
     def pick(self, view: View) -> AlignedSteps | Empty:
         steps = view.comparison.steps

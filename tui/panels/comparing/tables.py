@@ -62,9 +62,11 @@ class ComparisonKeys(Widget):
         self.post_message(AskComparison("end_worker"))
 
 
-def without_comparison(view: View) -> frozenset[str]:
-    """The keys that do nothing while none is measured."""
-    return frozenset() if view.comparison.measuring else frozenset({"cancel"})
+def idle_comparison(view: View) -> set[str]:
+    """The actions of `ComparisonKeys` that do nothing now: rounds are of a worker's variants."""
+    idle = set() if view.comparison.measuring else {"cancel"}
+    counts_rounds = view.kind == "live" and not view.comparison.busy
+    return idle if counts_rounds else idle | {"rounds(1)", "rounds(-1)"}
 
 
 class ComparisonTable(TablePanel, ComparisonKeys):
@@ -73,7 +75,7 @@ class ComparisonTable(TablePanel, ComparisonKeys):
     COMMANDS = commands_of("comparison", "rows")
 
     def idle_actions(self) -> Set[str]:
-        return super().idle_actions() | without_comparison(self._seen)
+        return super().idle_actions() | idle_comparison(self._seen)
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
