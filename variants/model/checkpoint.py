@@ -42,6 +42,8 @@ NARROW_TYPES = {
     "I8": torch.int8,
 }
 SCALES = ("weight_scale", "weight_scale_inv")
+# The types of other weights, and of scales.
+FLOAT_TYPES = ("F32", "BF16", "F16", "F64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,18 @@ def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]
             f"{name}: config.json and the weights are of different models: {wrong[0]}{more}; use "
             "the files of one checkpoint"
         )
+
+
+def require_types(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
+    """Raise `ModelError` if a tensor of the model, of an equal name, is stored in a type that holds
+    no weights; transformers would convert it."""
+    for key, value in skeleton.state_dict().items():
+        stored = tensors.get(key)
+        if stored and value.is_floating_point() and stored.dtype not in FLOAT_TYPES:
+            raise ModelError(
+                f"{name}: {key} is {stored.dtype} (only {', '.join(FLOAT_TYPES)}); choose another "
+                "checkpoint"
+            )
 
 
 def require_complete(name: str, info: Mapping[str, Collection[Any]]) -> tuple[Finding, ...]:

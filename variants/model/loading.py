@@ -25,11 +25,11 @@ from decodescope.variants.model.checkpoint import (
     require_decoding,
     require_finite,
     require_shapes,
+    require_types,
 )
 from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.gguf_file import gguf_tensors
 from decodescope.variants.model.hub import fetch_weights
-from decodescope.variants.model.quantized_tensors import require_types
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
@@ -259,10 +259,9 @@ def _check_files(
         # Before the shapes are compared, because packed weights have other shapes too.
         with broken_checkpoint(source.name):
             checkpoint = find_quantized(source.name, files.config, skeleton, tensors)
-    else:
-        require_types(source.name, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
     if source.gguf is None:
+        require_types(source.name, skeleton, tensors)
         _untie_other_head(skeleton, tensors)
     shapes = {key: stored.shape for key, stored in tensors.items()}
     require_experts(source.name, skeleton, shapes)

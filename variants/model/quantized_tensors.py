@@ -6,7 +6,7 @@ compressed-tensors' NaiveQuantizationCompressor; the `weight_scale_inv` of trans
 FineGrainedFP8Config multiplies too, in spite of its name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,16 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.checkpoint import NARROW_TYPES, SCALES, Shape, StoredTensor
+from decodescope.variants.model.checkpoint import (
+    FLOAT_TYPES,
+    NARROW_TYPES,
+    SCALES,
+    Shape,
+    StoredTensor,
+)
 from decodescope.variants.model.experts import expert_counts
 from decodescope.variants.model.stored_names import every_name, stored_names
 
-_SCALE_TYPES = ("F32", "BF16", "F16", "F64")
 # Ends of tensor names that mean more than codes times a scale.
 _OTHER_METHODS = {
     "weight_packed": "packed weights",
@@ -79,8 +84,8 @@ def narrow_matrices(
     for stored in tensors:
         if method := _OTHER_METHODS.get(stored.rpartition(".")[2]):
             raise _refused(name, f"{stored} means {method}")
-    require_types(name, skeleton, tensors)
-    linears = _linears(skeleton)
+    linears = {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
+    _require_types(name, skeleton, tensors, {f"{key}.weight" for key in linears})
     scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
     matrices = {
         key: _matrix(name, key, module, tensors, scaled)
@@ -97,19 +102,16 @@ def narrow_matrices(
     return matrices
 
 
-def _linears(skeleton: Any) -> dict[str, nn.Linear]:
-    return {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
-
-
-def require_types(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
-    """Raise `ModelError` if a tensor of the model is stored in a type that holds no weights; those
-    of Linear layers may have 8 bits."""
-    weights = {f"{key}.weight" for key in _linears(skeleton)}
+def _require_types(
+    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor], weights: Set[str]
+) -> None:
+    """Refuse tensors of the model that are stored in another type; those of Linear layers, the
+    `weights`, may have 8 bits."""
     experts = expert_counts(skeleton.config)[0]
     for key, value in skeleton.state_dict().items():
         if not value.is_floating_point():
             continue
-        types = (*_SCALE_TYPES, *(NARROW_TYPES if key in weights else ()))
+        types = (*FLOAT_TYPES, *(NARROW_TYPES if key in weights else ()))
         for stored in every_name(stored_names(key, tensors, experts) or ()):
             tensor = tensors[stored]
             if tensor.dtype not in types:
@@ -138,7 +140,7 @@ def _matrix(
         )
     shapes: tuple[Shape, ...] = ((), (1,), (1, 1), (rows,), (rows, 1))
     for scale in scales:
-        if tensors[scale].dtype not in _SCALE_TYPES:
+        if tensors[scale].dtype not in FLOAT_TYPES:
             raise _refused(name, f"{scale} is {tensors[scale].dtype}")
         if tensors[scale].shape not in shapes:
             raise _refused(name, f"{scale} is {list(tensors[scale].shape)} for {rows} rows")

@@ -203,7 +203,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "another width": (with_config(hidden_size=320), "different models"),
     "a norm of flags": (
         cast("model.norm.weight", torch.bool),
-        "model.norm.weight is BOOL, and not",
+        "model.norm.weight is BOOL (only F32",
     ),
     "a matrix of integers": (cast(DOWN, torch.int64), f"{DOWN} is I64"),
     "a transposed matrix": (with_weights(_transpose), f"the shape differs in 1 tensor, {DOWN}"),
