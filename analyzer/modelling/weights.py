@@ -73,25 +73,42 @@ def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
     """
     base = weight_format(shape.dtype)
     weights = Weights(base, base, base, base, base, shape.element_bytes)
-    words = text.split(",") if text and text.strip() else []
-    if all("=" in word for word in words):
+    named = _named_formats(text)
+    if all(named_part for named_part, _ in named):
         weights = _with_stored(weights, shape, shape.quantization or {})
-    for word in words:
-        part, equals, value = (piece.strip() for piece in word.rpartition("="))
-        if not equals:
-            stored = weight_format(value)
-            only_experts = stored.name == _EXPERTS_ONLY and shape.experts is not None
-            weights = weights.with_parts(("experts",) if only_experts else _IN_LAYERS, stored)
-        elif part == _KV:
-            weights = replace(weights, kv_element_bytes=kv_element_bytes(value))
-        elif part in PARTS:
-            weights = weights.with_parts((part,), weight_format(value))
-        else:
+    for part, name in named:
+        if part == _KV:
+            weights = replace(weights, kv_element_bytes=kv_element_bytes(name))
+            continue
+        stored = weight_format(name)
+        only_experts = stored.name == _EXPERTS_ONLY and shape.experts is not None
+        of_layers: tuple[Part, ...] = ("experts",) if only_experts else _IN_LAYERS
+        weights = weights.with_parts((part,) if part in PARTS else of_layers, stored)
+    return weights
+
+
+def check_weights(text: str) -> None:
+    """Checks the value of `--weights` for a model that is not known yet.
+
+    Raises:
+        InputError: no such format or part.
+    """
+    for part, name in _named_formats(text):
+        kv_element_bytes(name) if part == _KV else weight_format(name)
+
+
+def _named_formats(text: str | None) -> list[tuple[str, str]]:
+    """The part, or "" for the matrices of the layers, and the format of each word of `text`."""
+    named = []
+    for word in text.split(",") if text and text.strip() else []:
+        part, equals, name = (piece.strip() for piece in word.rpartition("="))
+        if equals and part not in (*PARTS, _KV):
             raise InputError(
                 f"weights {plain_line(word)[:_MAX_SHOWN]!r}: no such part; known are "
                 f"{', '.join((*PARTS, _KV))}"
             )
-    return weights
+        named.append((part, name))
+    return named
 
 
 def kv_element_bytes(name: str) -> int:

@@ -67,7 +67,7 @@ def given_model(
         InputError: no such model or format, or sizes without a model.
     """
     from decodescope.analyzer.modelling.config import read_model_config
-    from decodescope.analyzer.modelling.weights import model_weights
+    from decodescope.analyzer.modelling.weights import check_weights, model_weights
 
     named = None
     if model == NONE:
@@ -78,6 +78,8 @@ def given_model(
     elif model not in (None, AUTO):
         shape = read_model_config(model)
         named = GivenModel(shape, model_weights(shape, weights), weights, tensor_parallel or 1)
+    elif weights is not None:
+        check_weights(weights)
     return replace(
         others,
         model=named,

@@ -65,6 +65,8 @@ def test_rules_of_the_users_decide(decodescope: Command, tmp_path: Path) -> None
         (("--model", "none", "--batch", "2"), "--batch: says something of a model"),
         (("--model", "llama-3.2-1b", "--batch", "0"), "--batch"),
         (("--model", "llama-3.2-1b", "--weights", "fp9"), "no such format"),
+        (("--weights", "fp9"), "no such format"),
+        (("--weights", "fp8,heads=fp8"), "no such part"),
         (("--peak", "fast"), "no figure with a unit"),
         (("--roles", "missing.toml"), "cannot be read as rules"),
     ],
