@@ -255,6 +255,15 @@ def test_launch_shapes_are_columns_and_alike_kernels_are_told_apart() -> None:
     assert "·8" in words
 
 
+def test_a_part_names_its_kernel_as_the_table_of_kernels_does() -> None:
+    name = "void gemm<{}, " + "at::native::MulFunctor<float>, " * 6 + "int>(int)"
+    made = trace_of(op(0, 10, name=name.format(4)), op(20, 25, name=name.format(8)))
+    view = VariantView("eager", analyze(made).report, None)
+    words = Page(html_report("a title", [view], None)).words()
+    assert "other products15 ns60.0gemm·4" in words
+    assert "share % gemm·4110 ns" in words
+
+
 KL = "3.2e-05 (2.9e-05 to 3.5e-05)"
 
 
