@@ -6,7 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.attribution.range_tree import host_activity
-from decodescope.analyzer.names.fitted_names import cut_start, short_kernel, short_kernels
+from decodescope.analyzer.names.fitted_names import cut_start
 from decodescope.analyzer.reports.device_report import gap_report, idle_totals
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.reports.gap_list import (
@@ -18,6 +18,7 @@ from decodescope.analyzer.reports.gap_list import (
 from decodescope.analyzer.reports.kernel_launches import kernels_within
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.tables.gaps_table import group_cause
+from decodescope.analyzer.tables.kernels_table import short_names
 from decodescope.analyzer.tables.ranges_table import range_lines
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
 from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
@@ -57,15 +58,16 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
     """The title and the lines of the details of `selection`, which selects something."""
     match selection.pick or RangePick(selection.within or ""):
         case KernelPick(name):
-            title = f"Kernel {short_kernel(name, _TITLE_CELLS)}"
-            return title, kernel_lines(window, name, selection.within)
+            return f"Kernel {_title_name(window, name)}", kernel_lines(
+                window, name, selection.within
+            )
         case KernelGroupPick(by, name):
             lines = kernel_group_lines(window, by, name, selection.within)
             return f"Kernels of {cut_start(name, _TITLE_CELLS)}", lines
         case OpPick(row):
             trace = window.analysis.trace
             name = trace.names[int(trace.ops.name[row])]
-            return f"Launch of {short_kernel(name, _TITLE_CELLS)}", op_lines(window, row)
+            return f"Launch of {_title_name(window, name)}", op_lines(window, row)
         case GapPick(row):
             return "Gap", gap_lines(window, row)
         case GapGroupPick() as group:
@@ -74,6 +76,10 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
             return "Span", span_lines(window, start_ns, end_ns)
         case RangePick(path):
             return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
+
+
+def _title_name(window: Window, name: str) -> str:
+    return short_names(window.report.kernels, (name,)).of(name, _TITLE_CELLS)
 
 
 def gap_choice(selection: Selection, step: int | None) -> GapChoice:
@@ -106,9 +112,9 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
             text = f"{_share(device.before_or_after_ns, length_ns)}, before or after all ops"
             yield DetailLine("no ops", text, "dim")
     longest = totals.kernels[:_KERNELS]
-    short = short_kernels((name for name, _, _ in longest), _NAME_CELLS)
+    names = short_names(window.report.kernels, (name for name, _, _ in longest))
     for name, ops, ns in longest:
-        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {short[name]}")
+        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {names.of(name, _NAME_CELLS)}")
     if len(totals.kernels) > _KERNELS:
         rest = totals.kernels[_KERNELS:]
         text = f"{len(rest):,} other kernels"
@@ -282,9 +288,10 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield DetailLine("range", path, fold=True)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = kernels_within(window.analysis, path)[:_RANGE_KERNELS]
-    short = short_kernels((kernel.name for kernel in kernels), _NAME_CELLS)
+    names = short_names(report.kernels, (kernel.name for kernel in kernels))
     for kernel in kernels:
         ns = kernel.attributed_ns if report.overlapping else kernel.total_ns
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
-        text = f"{duration(ns)}{share}, {count(kernel.count)}: {short[kernel.name]}"
+        name = names.of(kernel.name, _NAME_CELLS)
+        text = f"{duration(ns)}{share}, {count(kernel.count)}: {name}"
         yield DetailLine("", text)

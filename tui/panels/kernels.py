@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.names.fitted_names import cut_start, path_around, short_kernel
+from decodescope.analyzer.names.fitted_names import cut_start, path_around
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.kernel_launches import (
     KernelGroup,
@@ -26,6 +26,7 @@ from decodescope.analyzer.tables.kernels_table import (
     family_of,
     kernels_table,
     launch_columns,
+    short_names,
 )
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
@@ -126,11 +127,12 @@ class KernelTablePanel(TreePanel):
         inside = "" if self._within is None else f" in {self._within}"
         noun = "operators" if view.on_cpu else "kernels"
         self._title, self._note = f"{noun.capitalize()}{inside}", "esc back"
-        if self._open is not None:
-            self._title = f"Launches of {short_kernel(_name(self._open), _TITLE_CELLS)}{inside}"
         if window is None:
             return Empty(self._title, view.waiting)
         if self._open is not None:
+            name = _name(self._open)
+            shown = short_names(window.report.kernels, (name,)).of(name, _TITLE_CELLS)
+            self._title = f"Launches of {shown}{inside}"
             launches = self._launches(window, self._open)
             if len(launches):
                 return launches

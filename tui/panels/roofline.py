@@ -9,10 +9,11 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.names.fitted_names import short_kernel
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
 from decodescope.analyzer.reports.step_figures import window_bandwidth
 from decodescope.analyzer.schema.step_report import Bandwidth
+from decodescope.analyzer.tables.kernels_table import short_names
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
@@ -72,6 +73,7 @@ def decade_text(value: float) -> str:
 @dataclass(frozen=True, slots=True)
 class RooflineData:
     model: RooflineModel
+    names: ShortNames
     step: Bandwidth | None
     selected: str | None
 
@@ -83,7 +85,7 @@ class RooflinePanel(Panel[RooflineData]):
     COMMANDS = commands_of("roofline")
 
     _of: Window | None = None
-    _model: RooflineModel | None = None
+    _shown: tuple[RooflineModel, ShortNames] | None = None
     # The column, the row and the kernel of each mark of the plot.
     _marks: Sequence[tuple[int, int, str]] = ()
 
@@ -91,14 +93,17 @@ class RooflinePanel(Panel[RooflineData]):
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
-        if window is not self._of or self._model is None:
-            self._of, self._model = window, roofline_model(window.report)
-        model = self._model
+        if window is not self._of or self._shown is None:
+            model = roofline_model(window.report)
+            points = [*model.points, *([model.step] if model.step else [])]
+            names = short_names(window.report.kernels, (point.name for point in points))
+            self._of, self._shown = window, (model, names)
+        model, names = self._shown
         chosen = view.selection.pick
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
         selected = chosen.name if isinstance(chosen, KernelPick) else None
-        return RooflineData(model, window_bandwidth(window.report), selected)
+        return RooflineData(model, names, window_bandwidth(window.report), selected)
 
     def as_text(self, data: RooflineData) -> list[str]:
         return [TITLE, *(_words(point, point.name) for point in data.model.points)]
@@ -214,7 +219,7 @@ class RooflinePanel(Panel[RooflineData]):
             before = ""
         if len(words) > room:
             words = f"{words[: max(room - 1, 0)]}…"
-        name = short_kernel(chosen.name, width - len(words) - len(before))
+        name = data.names.of(chosen.name, width - len(words) - len(before))
         style = self._brush.inks.text
         return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
 

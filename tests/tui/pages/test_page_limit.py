@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decodescope.analyzer.names.fitted_names import WHOLE_CELLS, short_kernels
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.text.formatting import percent, significant
@@ -63,6 +64,22 @@ async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) 
         assert chosen(app) == KernelPick(fastest.name)
         await press(pilot, "enter")
         assert app._painter.shown().page == "kernels"
+
+
+async def test_alike_kernels_are_told_apart_as_in_the_table_of_kernels(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6", "right")
+        kernels = [kernel.name for kernel in app._painter.shown().window.report.kernels]
+        told_apart = short_kernels(kernels, WHOLE_CELLS)[chosen(app).name]
+        assert "·" in told_apart
+        assert f"{told_apart}: " in text_of(app)
+        assert f"Kernel {told_apart} " in text_of(app)
+        await press(pilot, "enter")
+        assert f" {told_apart} " in text_of(app)
+        await press(pilot, "enter")
+        assert f"Launches of {told_apart} " in text_of(app)
 
 
 def test_points_are_under_the_roof_where_their_share_says_so() -> None:
