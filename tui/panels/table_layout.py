@@ -6,6 +6,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.style import Style
 
+from decodescope.analyzer.names.fitted_names import MIN_CELLS
 from decodescope.analyzer.tables.columns import Column, kept_with_details
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.panels.sheet import Brush, Row
@@ -37,7 +38,8 @@ class TableLayout:
     def fit(
         self, data: Rows, visible: Sequence[int], width: int, by: int | None, brush: Brush
     ) -> list[tuple[int, Sequence[Cell]]]:
-        """Fit the columns to `width`; returns the `visible` rows, each with its cells."""
+        """Fit the columns to `width`; returns the `visible` rows, each with its cells. Where not
+        even the columns that always stay fit, names are shorter than their least."""
         columns = self._columns = data.columns
         lines = [(row, data.cells(row, brush, width)) for row in visible]
         widest = self._widest_cells(columns, [cells for _, cells in lines], by)
@@ -50,7 +52,8 @@ class TableLayout:
         longest = max((widest[place] for place in flexible), default=0)
         for place in flexible:
             more = max(longest - need[place], 0)
-            self._cells[place] += min(max(spare, 0) // len(flexible), more)
+            fair = min(spare // len(flexible), more)
+            self._cells[place] = max(need[place] + fair, min(need[place], MIN_CELLS))
         if flexible and self._cells[flexible[0]] < width:
             room = self._cells[flexible[0]]
             lines = [(row, data.cells(row, brush, room)) for row in visible]

@@ -129,6 +129,16 @@ async def test_kernels_of_one_short_name_can_be_told_apart(
         assert len(names) == len(set(names)) == len(NAMES)
 
 
+@pytest.mark.parametrize("width", [24, 30, 36, 38, 40, 58])
+def test_a_figure_is_whole_on_the_narrowest_screens(width: int) -> None:
+    view, brush = recorded.view_of(recorded.window("eager")), recorded.BRUSHES[0]
+    lines = recorded.drawn(KernelTablePanel, view, brush, width, 20)
+    whole = recorded.drawn(KernelTablePanel, view, brush, 200, 20)
+    assert max(map(len, lines)) <= width
+    for line, words in zip(lines, map(str.split, whole), strict=True):
+        assert line.split()[-1] in words
+
+
 async def test_figures_are_per_step_with_shapes(tmp_path: Path) -> None:
     app = app_of(tmp_path, steps())
     async with app.run_test(size=(200, 50)) as pilot:
