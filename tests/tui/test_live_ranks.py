@@ -1,5 +1,6 @@
 """The app shows a live run on several ranks: a track for each, and who waits for whom."""
 
+import re
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -26,8 +27,13 @@ async def test_windows_of_all_ranks_are_shown_on_one_clock(tmp_path: Path) -> No
         await pilot.press("2")
         await settle(pilot)
         shown = text_of(session.app)
+        await pilot.press("7")
+        await settle(pilot)
+        compared = text_of(session.app)
     assert "r0g0 wait" in shown
     assert "r1g0 wait" in shown
+    assert "Ranks: who waits for whom" in compared
+    assert re.search(r"rank +transfer +wait .*\n.* 0 .*\n.* 1 ", compared)
 
 
 async def test_a_recording_keeps_the_windows_of_all_ranks(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from decodescope.analyzer.reports.step_figures import communication_fraction
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.tables.waiting_table import RankFile
 from decodescope.tui.model.comparing import SideName
 from decodescope.tui.model.shelf import FileEntry
 from decodescope.tui.model.view import View
@@ -99,3 +103,16 @@ def sides_to_compare(
     if not sides["B"] and sides["A"]:
         sides["B"] = [cursor] if cursor in free else free[:1]
     return tuple(sides["A"]), tuple(sides["B"])
+
+
+def rank_files(candidates: Sequence[Candidate], report: RanksReport) -> dict[int, RankFile]:
+    """The file of each rank; none if that of any rank is no candidate."""
+    of_path = {Path(candidate.key): candidate for candidate in candidates}
+    files: dict[int, RankFile] = {}
+    for rank in report.ranks:
+        candidate = of_path.get(Path(rank.report.source.path))
+        if candidate is None:
+            return {}
+        share = communication_fraction(rank.report)
+        files[rank.rank] = RankFile(candidate.key, candidate.name, candidate.side, share)
+    return files

@@ -66,6 +66,7 @@ async def test_each_rank_has_its_figures_and_the_straggler_is_named(
         shown = text_of(page.app)
         rows = table(page, "ab_setup").as_text(table(page, "ab_setup")._shown)[2:]
         assert f"straggler: rank {LATE} entered 64 of 64 collectives last" in shown
+        assert shown.count("who waits for whom") == 1
         assert "Ranks: who waits for whom" in shown
         for rank, row in zip(report.communication.ranks, rows, strict=True):
             for text in (

@@ -1,18 +1,15 @@
 """The candidates of a comparison, and how far each candidate is."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from operator import attrgetter
-from pathlib import Path
 
-from decodescope.analyzer.reports.step_figures import communication_fraction
-from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Table, Tone
-from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
+from decodescope.analyzer.tables.waiting_table import waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN, rate
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.candidates import Candidate, comparison_candidates
+from decodescope.tui.model.candidates import Candidate, comparison_candidates, rank_files
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import View
 from decodescope.tui.panels.comparing.tables import ComparisonTable
@@ -44,7 +41,7 @@ class ComparisonSetupPanel(ComparisonTable):
         if not candidates:
             return Empty(_TITLE, _why_none(view))
         ranks = None if view.window is None else view.window.ranks
-        if ranks is not None and (files := _rank_files(candidates, ranks)):
+        if ranks is not None and (files := rank_files(candidates, ranks)):
             self._title = "Ranks: who waits for whom"
             return TableRows(waiting_table(ranks.communication, files))
         are_files = view.kind != "live"
@@ -147,16 +144,3 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
             tone=lambda candidate: "accent" if now(candidate) == "measuring" else "dim",
         ),
     )
-
-
-def _rank_files(candidates: Sequence[Candidate], report: RanksReport) -> dict[int, RankFile]:
-    """The file of each rank; none if that of any rank is no candidate."""
-    of_path = {Path(candidate.key): candidate for candidate in candidates}
-    files: dict[int, RankFile] = {}
-    for rank in report.ranks:
-        candidate = of_path.get(Path(rank.report.source.path))
-        if candidate is None:
-            return {}
-        share = communication_fraction(rank.report)
-        files[rank.rank] = RankFile(candidate.key, candidate.name, candidate.side, share)
-    return files

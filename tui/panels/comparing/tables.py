@@ -30,6 +30,7 @@ from decodescope.analyzer.tables.waiting_table import skew_table, waiting_table
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.vocabulary.words import whole_change
 from decodescope.tui.commands import commands_of
+from decodescope.tui.model.candidates import comparison_candidates, rank_files
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import AskComparison, Choose
@@ -180,15 +181,29 @@ class _WaitingTable(ComparisonTable):
 
 
 class WaitingGpusPanel(_WaitingTable):
-    """One row for each GPU that communicates, where one trace has several."""
+    """One row for each GPU that communicates, where one trace has several, or for each rank, where
+    the candidates are not the files of ranks."""
 
     NAME = "gpus"
     EMPTY = "no GPUs that communicate"
     _title = "GPUs: who waits for whom"
 
+    def source(self, view: View) -> object:
+        return super().source(view), comparison_candidates(view)
+
+    def rows(self, view: View) -> Rows | Empty:
+        ranks = None if view.window is None else view.window.ranks
+        if ranks is not None and rank_files(comparison_candidates(view), ranks):
+            return Empty(self._title, "the files of the ranks are listed above")
+        return super().rows(view)
+
     def table(self, window: Window) -> Table[Any] | None:
-        communication = window.report.communication
-        return None if communication is None else waiting_table(communication)
+        communication = window.communication
+        if communication is None or not any(one.communication_ns for one in communication.ranks):
+            return None
+        whose = "GPUs" if communication.member == "GPU" else "Ranks"
+        self._title = f"{whose}: who waits for whom"
+        return waiting_table(communication)
 
 
 class CollectivesPanel(_WaitingTable):
