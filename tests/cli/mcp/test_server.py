@@ -145,6 +145,18 @@ def test_rows_have_the_figures_of_the_json(agent: Agent, report: Any) -> None:
     assert ranges[0]["gpu_ns"] == report["ranges"][0]["gpu_ns"]
 
 
+def test_a_kernel_has_one_name_in_all_answers(agent: Agent) -> None:
+    path = f"{RECORDINGS}h200-llama-3.2-1b-eager"
+    names = {row["name"] for row in agent.call("kernels", path=path, count=60).json["kernels"]}
+    groups = agent.call("gaps", path=path).json["gap_groups"]
+    around = {name for group in groups for name in (group["prev"], group["next"])}
+    ops = {line[35:] for line in agent.call("timeline", path=path).text.splitlines()[2:-1]}
+    alike = {name for name in names if "·" in name}
+    assert alike & around
+    assert alike & ops
+    assert {name for name in around | ops if name.startswith("nvjet")} <= names
+
+
 def test_a_timeline_is_of_the_median_step_or_of_a_span(agent: Agent, report: Any) -> None:
     head, _, *lines = agent.call("timeline", path=TRACE).text.splitlines()
     assert f"step {report['answer']['step']}, from at_ns " in head

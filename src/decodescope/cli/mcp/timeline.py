@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Meta
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.names.fitted_names import short_kernel
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.trace import Int64s
@@ -14,7 +14,7 @@ from decodescope.analyzer.tracks.build import StepTracks, span_tracks, step_trac
 from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.cli.mcp.answers import NAME_BYTES, cut_text, lines_page
 from decodescope.cli.mcp.tool_host import ToolHost
-from decodescope.cli.mcp.trace_tools import Amount, Offset, TraceArguments
+from decodescope.cli.mcp.trace_tools import Amount, Offset, TraceArguments, names_shown
 
 _NAME_CELLS = 70
 _SPAN_NS = 100_000
@@ -42,7 +42,8 @@ def timeline_tool(host: ToolHost, arguments: TimelineArguments) -> str:
     total = len(rows)
     shown = rows[arguments.offset : arguments.offset + _MOST_LINES]
     head = f"{device_words(tracks.device)}, {title}: {tracks.length_ns:,} ns\n{_COLUMNS}"
-    lines = (_line(tracks, *row) for row in shown.tolist())
+    names = names_shown(analysis.report, (tracks.names[row[3]] for row in shown if row[3] >= 0))
+    lines = (_line(tracks, names, *row) for row in shown.tolist())
     return lines_page(head, lines, arguments.offset, total, "lines")
 
 
@@ -105,9 +106,11 @@ def _rows(tracks: StepTracks) -> Int64s:
     return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def _line(tracks: StepTracks, start_ns: int, end_ns: int, stream: int, label: int) -> str:
+def _line(
+    tracks: StepTracks, names: ShortNames, start_ns: int, end_ns: int, stream: int, label: int
+) -> str:
     times = f"{start_ns / 1e3:13,.3f} {(end_ns - start_ns) / 1e3:11,.3f}"
     if label < 0:
         return f"{times} {'':>8} idle: {GAP_CLASSES[-1 - label]}"
-    name = short_kernel(tracks.names[label], _NAME_CELLS)
+    name = names.of(tracks.names[label], _NAME_CELLS)
     return f"{times} {stream:>8} {cut_text(name, NAME_BYTES)}"

@@ -1,13 +1,12 @@
 """The tools about one trace: its answer, and its tables row by row."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.cli.analyze import summary_text
 from decodescope.cli.given import GivenOptions
 from decodescope.cli.mcp.answers import (
@@ -23,7 +22,7 @@ from decodescope.cli.mcp.places import RECORDINGS
 from decodescope.cli.mcp.tool_host import ToolHost
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.schema.kernel_report import KernelReport
+    from decodescope.analyzer.names.fitted_names import ShortNames
     from decodescope.analyzer.schema.report import (
         DeviceReport,
         GapGroup,
@@ -170,19 +169,21 @@ def kernels_tool(host: ToolHost, arguments: KernelsArguments) -> str:
         "main_steps": figures_of(report.main_steps, "steps", "gpu_ops", "kernels_attributed_ns"),
     }
     first, after = arguments.offset, arguments.offset + arguments.count
-    rows = _kernel_rows(report.kernels, first, after, report.overlapping)
+    rows = _kernel_rows(report, first, after)
     return page(head, "kernels", rows, first, len(report.kernels))
 
 
-def _kernel_rows(
-    kernels: "Sequence[KernelReport]", first: int, after: int, attributed: bool
-) -> Iterator[Figures]:
+def names_shown(report: "Report", others: Iterable[str] = ()) -> "ShortNames":
+    """Short names of the kernels of a report and of `others`: in every answer, each has the name
+    that tells it from all others."""
     from decodescope.analyzer.tables.kernels_table import short_names
 
-    chosen = kernels[first:after]
-    # On every page, each kernel has the name that tells it from all others.
-    names = short_names(kernels, (kernel.name for kernel in kernels))
-    share = "attributed_share" if attributed else "share"
+    return short_names(report.kernels, (*(kernel.name for kernel in report.kernels), *others))
+
+
+def _kernel_rows(report: "Report", first: int, after: int) -> Iterator[Figures]:
+    names, chosen = names_shown(report), report.kernels[first:after]
+    share = "attributed_share" if report.overlapping else "share"
     for index, kernel in enumerate(chosen, first):
         row = {"index": index, "name": cut(names.of(kernel.name, _NAME_CELLS))}
         row |= figures_of(kernel, *_COMMON, share)
@@ -215,7 +216,9 @@ def gaps_tool(host: ToolHost, arguments: GapsArguments) -> str:
     key = "gap_groups"
     if arguments.by == "length":
         found, key = report.largest_gaps, "largest_gaps"
-    return page(head, key, map(_gap, found[first:after]), first, len(found))
+    names = names_shown(report, (name for gap in found for name in (gap.prev, gap.next)))
+    gaps = (_gap(gap, names) for gap in found[first:after])
+    return page(head, key, gaps, first, len(found))
 
 
 def _idle(device: "DeviceReport") -> Figures:
@@ -224,13 +227,9 @@ def _idle(device: "DeviceReport") -> Figures:
     return known | {"gaps_total_ns": classes}
 
 
-def _short(name: str) -> str:
-    return short_kernel(name, _NAME_CELLS)
-
-
-def _gap(gap: "GapReport | GapGroup") -> Figures:
-    names: Figures = cut({"prev": _short(gap.prev), "next": _short(gap.next)})
-    return figures_of(gap) | names
+def _gap(gap: "GapReport | GapGroup", names: "ShortNames") -> Figures:
+    around = (("prev", gap.prev), ("next", gap.next))
+    return figures_of(gap) | {key: cut(names.of(name, _NAME_CELLS)) for key, name in around}
 
 
 def layers_tool(host: ToolHost, arguments: LayersArguments) -> str:
