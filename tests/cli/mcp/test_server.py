@@ -136,6 +136,7 @@ def test_rows_have_the_figures_of_the_json(agent: Agent, report: Any) -> None:
     device, whole = gaps["devices"][0], report["devices"][0]
     assert sum(device["gaps_total_ns"].values()) == device["idle_ns"] == whole["idle_ns"]
     assert gaps["gap_groups"][0]["total_ns"] == report["gap_groups"][0]["total_ns"]
+    assert gaps["gap_group_count"] == report["gap_group_count"]
     longest = agent.call("gaps", path=TRACE, by="length", count=1).json["largest_gaps"][0]
     assert longest["length_ns"] == report["largest_gaps"][0]["length_ns"]
     layers = agent.call("layers", path=TRACE).json

@@ -216,6 +216,9 @@ def gaps_tool(host: ToolHost, arguments: GapsArguments) -> str:
     key = "gap_groups"
     if arguments.by == "length":
         found, key = report.largest_gaps, "largest_gaps"
+    else:
+        # The rows are those with the most time.
+        head["gap_group_count"] = report.gap_group_count
     names = names_shown(report, (name for gap in found for name in (gap.prev, gap.next)))
     gaps = (_gap(gap, names) for gap in found[first:after])
     return page(head, key, gaps, first, len(found))
