@@ -100,7 +100,9 @@ class GapClassesPanel(Panel[Classes]):
         rows = [head, *(self._line(line, data, bounds, kept, width, wide) for line in lines)]
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
-        return Sheet(rows, TITLE, self._place(data))
+        hidden = sum(not line.sub for line in data.lines) - sum(not line.sub for line in lines)
+        more = f"{hidden} more · " if hidden else ""
+        return Sheet(rows, TITLE, more + self._place(data))
 
     def action_row(self, step: int) -> None:
         if isinstance(data := self._data, Classes):

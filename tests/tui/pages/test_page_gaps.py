@@ -75,6 +75,16 @@ def test_the_rows_are_the_figures_of_the_report() -> None:
     assert f" {duration(device.idle_ns)} " in lines[1]
 
 
+@pytest.mark.parametrize("height", [2, 4, 6, 20])
+def test_classes_without_a_row_are_counted(height: int) -> None:
+    panel = GapClassesPanel(BRUSHES[0], view_of(window("eager")))
+    sheet = panel.draw(panel._data, 116, height)
+    every = [line for line in panel._data.lines if not line.sub]
+    hidden = len(every) - sum(line in every for line in panel._shown)
+    assert sheet.note == (f"{hidden} more · " if hidden else "") + "whole window"
+    assert (hidden > 0) == (height < len(every) + 1)
+
+
 async def test_all_gaps_are_listed_the_longest_first(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
