@@ -52,8 +52,8 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     """The figures of a kernel in the window, or in the range `within`; its name is last."""
     profile = kernel_profile(window.analysis, name, within)
     if profile is None:
-        where = "" if within is None else f"range {within}, "
-        yield DetailLine("", f"not in the {where}{window.steps_words}", "dim")
+        where = "" if within is None else f" in range {within}"
+        yield DetailLine("", f"did not run{where} ({window.steps_words})", "dim")
         yield from _name_lines(name)
         return
     kernel = profile.report

@@ -14,6 +14,7 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.reports.kernel_launches import groupings, kernel_groups, kernel_launches
 from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.model.kernel_details import kernel_lines
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.kernels import KernelTablePanel, LaunchRows
@@ -217,6 +218,14 @@ async def test_an_op_that_another_page_selected_marks_its_kernel(tmp_path: Path)
         await settle(pilot)
         panel = app.screen.query_one("#kernels")
         assert panel._cursor_key == MANGLED
+
+
+def test_details_of_a_kernel_of_another_file_say_that_it_did_not_run() -> None:
+    shown = recorded.window("eager")
+    lines = [line.text for line in kernel_lines(shown, "absent_kernel")]
+    assert lines[0] == f"did not run ({shown.steps_words})"
+    lines = [line.text for line in kernel_lines(shown, "absent_kernel", "decode_step")]
+    assert lines[0] == f"did not run in range decode_step ({shown.steps_words})"
 
 
 async def test_details_have_the_readable_and_the_exact_name(tmp_path: Path) -> None:
