@@ -113,8 +113,8 @@ def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED)
 
 
 def _reasons(config: Any, family: Family) -> Iterator[str]:
-    # Gemma's field; transformers ignores hidden_act there.
-    field = "hidden_activation" if getattr(config, "hidden_activation", None) else "hidden_act"
+    # Gemma's field. transformers ignores the other one in every family.
+    field = "hidden_activation" if hasattr(type(config), "hidden_activation") else "hidden_act"
     names = _ACTIVATIONS[family.activation]
     if (activation := getattr(config, field)) not in names:
         yield f"{field} {activation} (only {names[0]})"

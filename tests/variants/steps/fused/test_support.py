@@ -64,6 +64,7 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("llama2", {"model_type": None}, "model_type None"),
         ("llama2", {"model_type": "qwen3_next"}, "model_type qwen3_next"),
         ("llama2", {"hidden_act": "gelu"}, "hidden_act gelu (only silu)"),
+        ("llama2", {"hidden_act": "gelu", "hidden_activation": "silu"}, "hidden_act gelu"),
         ("llama2", {"head_dim": 16}, "head_dim 16"),
         ("llama2", {"head_dim": 514}, "head_dim 514"),
         ("qwen2", {"hidden_size": 99, "num_attention_heads": 3}, "head_dim 33"),
@@ -142,6 +143,7 @@ def test_experts_that_are_stored_narrow_are_refused() -> None:
     ("family", "changed"),
     [
         ("llama2", {"hidden_act": "swish"}),
+        ("llama2", {"hidden_activation": "gelu"}),
         ("llama2", {"head_dim": 256}),
         ("gemma4", {"use_bidirectional_attention": "vision"}),
         ("llama2", {"rope_parameters": None, "rope_theta": 1e4}),
