@@ -94,6 +94,17 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         ("gemma2", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar -1 (only positive"),
         ("mistral", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types other"),
+        (
+            "phi3",
+            {"layer_types": ["full_attention"] * 2},
+            "layer_types other than sliding_attention in a phi3 model of window 7",
+        ),
+        ("mixtral", {"layer_types": ["full_attention"] * 2}, "layer_types other"),
+        (
+            "qwen3-moe",
+            {"layer_types": ["sliding_attention"] * 2},
+            "layer_types other than full_attention in a qwen3_moe model of window None",
+        ),
         ("phi3", {"partial_rotary_factor": 0.29}, "partial_rotary_factor 0.29 of head_dim 32"),
         (
             "qwen3",
@@ -149,6 +160,7 @@ def test_experts_that_are_stored_narrow_are_refused() -> None:
         ("llama2", {"rope_parameters": None, "rope_theta": 1e4}),
         ("llama2", {"quantization_config": {"quant_method": "fbgemm_fp8"}}),
         ("mistral", {"layer_types": ["sliding_attention"] * 2}),
+        ("phi3", {"layer_types": ["sliding_attention"] * 2}),
         ("mistral-no-window", {"layer_types": ["full_attention"] * 2}),
         ("qwen3", {"sliding_window": 8, "use_sliding_window": False}),
     ],

@@ -49,21 +49,22 @@ def _smollm3_layer(layer: Any, window: int | None) -> FusedLayer:
     return replace(dense_layer(layer, window), rope="" if layer.self_attn.use_rope else None)
 
 
-def _mistral_reasons(config: Any) -> Iterator[str]:
+def one_window_reasons(config: Any) -> Iterator[str]:
     """Its attention has one window for all layers whatever `layer_types` says."""
     window, types = config.sliding_window, set(getattr(config, "layer_types", None) or ())
     expected = "full_attention" if window is None else "sliding_attention"
     if types and types != {expected}:
-        yield f"layer_types other than {expected} in a mistral model of window {window}"
+        kind = config.model_type
+        yield f"layer_types other than {expected} in a {kind} model of window {window}"
 
 
 FAMILIES = {
     "llama": Family(dense_layer, windowed=False),
-    "mistral": Family(dense_layer, _mistral_reasons),
+    "mistral": Family(dense_layer, one_window_reasons),
     "qwen2": Family(dense_layer),
     "qwen3": Family(dense_layer),
     "seed_oss": Family(dense_layer, windowed=False),
     "smollm3": Family(_smollm3_layer),
-    "phi3": Family(dense_layer, rotates_part=True),
+    "phi3": Family(dense_layer, one_window_reasons, rotates_part=True),
     "ernie4_5": Family(dense_layer, rotates_neighbours=True, windowed=False),
 }

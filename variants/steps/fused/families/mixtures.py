@@ -9,7 +9,12 @@ from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
-from decodescope.variants.steps.fused.families.llama import dense_layer, dense_mlp, layer_with
+from decodescope.variants.steps.fused.families.llama import (
+    dense_layer,
+    dense_mlp,
+    layer_with,
+    one_window_reasons,
+)
 from decodescope.variants.steps.fused.merging import experts_of, matrix_of, part_of
 
 
@@ -49,8 +54,8 @@ def _glm_reasons(config: Any) -> Iterator[str]:
 
 
 FAMILIES = {
-    "mixtral": Family(_layer),
+    "mixtral": Family(_layer, one_window_reasons),
     "qwen2_moe": Family(_layer),
-    "qwen3_moe": Family(_layer),
+    "qwen3_moe": Family(_layer, one_window_reasons),
     "glm4_moe": Family(_layer, _glm_reasons, rotates_part=True, windowed=False),
 }
