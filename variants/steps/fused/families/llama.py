@@ -58,9 +58,15 @@ def one_window_reasons(config: Any) -> Iterator[str]:
         yield f"layer_types other than {expected} in a {kind} model of window {window}"
 
 
+def _mistral_reasons(config: Any) -> Iterator[str]:
+    """transformers loads a Mistral checkpoint with `layer_types` as a model of another family."""
+    if hasattr(config, "layer_types"):
+        yield "layer_types in a mistral model (transformers loads it as a ministral model)"
+
+
 FAMILIES = {
     "llama": Family(dense_layer, windowed=False),
-    "mistral": Family(dense_layer, one_window_reasons),
+    "mistral": Family(dense_layer, _mistral_reasons),
     "qwen2": Family(dense_layer),
     "qwen3": Family(dense_layer),
     "seed_oss": Family(dense_layer, windowed=False),
