@@ -37,6 +37,7 @@ _ACTIVATIONS: Mapping[Activation, tuple[str, ...]] = {
     "gelu_tanh": ("gelu_pytorch_tanh",),
 }
 _FUSED = VariantSpec("fused")
+_OF_HEADS = frozenset({"head_dim", "num_key_value_heads"})
 
 
 def require_support(
@@ -113,6 +114,11 @@ def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED)
 
 
 def _reasons(config: Any, family: Family) -> Iterator[str]:
+    # The configuration of all layers does not give these.
+    differing = (config.per_layer_attributes or set()) - (_OF_HEADS if family.own_heads else set())
+    if differing:
+        yield f"per_layer_config with {', '.join(sorted(differing))} (only layers that are alike)"
+        return
     # Gemma's field. transformers ignores the other one in every family.
     field = "hidden_activation" if hasattr(type(config), "hidden_activation") else "hidden_act"
     names = _ACTIVATIONS[family.activation]

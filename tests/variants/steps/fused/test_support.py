@@ -101,6 +101,16 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         ("mixtral", {"layer_types": ["full_attention"] * 2}, "layer_types other"),
         (
+            "llama2",
+            {"per_layer_config": {"1": {"hidden_act": "gelu", "num_key_value_heads": 1}}},
+            "per_layer_config with hidden_act, num_key_value_heads (only layers that are alike)",
+        ),
+        (
+            "gemma4",
+            {"per_layer_config": {"1": {"head_dim": 48, "rms_norm_eps": 0.1}}},
+            "per_layer_config with rms_norm_eps (only layers that are alike)",
+        ),
+        (
             "qwen3-moe",
             {"layer_types": ["sliding_attention"] * 2},
             "layer_types other than full_attention in a qwen3_moe model of window None",

@@ -17,7 +17,8 @@ class Family:
     the final norm, `inputs` what makes each layer's input, and `whole` adds to a model what else is
     not in its layers. `activation` is the one that `layer` reads. A variant may quantise the
     weights of one that is `quantizable`. The attention of one that is not `windowed` sees every
-    position whatever the configuration says.
+    position whatever the configuration says. Layers with a window and those without may have
+    `own_heads`.
 
     `rotates_part`: RoPE may leave the last elements of a head as they are. `rotates_neighbours`:
     its pairs are neighbours, otherwise half of what is rotated apart. `repeats_angles`: the rotary
@@ -37,3 +38,4 @@ class Family:
     angles_once: bool = False
     quantizable: bool = True
     windowed: bool = True
+    own_heads: bool = False

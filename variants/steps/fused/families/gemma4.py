@@ -101,6 +101,12 @@ def _inputs(decoder: Any) -> LayerInputs | None:
 
 
 GEMMA4 = Family(
-    _layer, _reasons, _norm, partial(whole, caps_scores=False), _inputs, activation="gelu_tanh"
+    _layer,
+    _reasons,
+    _norm,
+    partial(whole, caps_scores=False),
+    _inputs,
+    activation="gelu_tanh",
+    own_heads=True,
 )
 FAMILIES = {"gemma4_text": GEMMA4}
