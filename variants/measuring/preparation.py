@@ -139,12 +139,12 @@ def _check_variant(request: Request, fields: Mapping[str, object]) -> None:
 
 
 def _check_of_stored(spec: VariantSpec | None) -> Callable[[Any], None] | None:
-    """The check of a checkpoint's formats that `load_model` calls."""
+    """The check of a checkpoint's class and formats that `load_model` calls."""
     if spec is None or spec.kernels != "fused":
         return None
-    from decodescope.variants.steps.fused.model_parts import require_one_format
+    from decodescope.variants.steps.fused.model_parts import require_readable
 
-    return partial(require_one_format, spec)
+    return partial(require_readable, spec)
 
 
 def _with_prompt(

@@ -182,7 +182,7 @@ def load_model(
             if quantized is not None and workload is not None:
                 decoder, weight_bytes = _decoder(files, part), model_bytes(part)
                 require_memory(source.name, decoder, workload, device, weight_bytes, spec)
-        if quantized is not None and check_stored is not None:
+        if check_stored is not None:
             check_stored(_decoder(files, part))
         return _load_checkpoint(source, files, part, quantized, device, trust_remote_code)
 

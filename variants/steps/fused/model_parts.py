@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.workload_costs import layer_windows
 from decodescope.variants.parallel.norm_over_ranks import RMSNormOverRanks
 from decodescope.variants.spec import VariantSpec
@@ -22,7 +23,8 @@ def fused_model(model: Any) -> FusedModel:
     captured before must not be used afterwards. A second call moves nothing.
 
     Raises:
-        ModelError: Q, K and V, or gate and up, of a layer are not stored in one format; names them.
+        ModelError: Q, K and V, or gate and up, of a layer are not stored in one format (names
+            them), or the model's class is not one of transformers.
     """
     try:
         return _parts(model)
@@ -30,7 +32,7 @@ def fused_model(model: Any) -> FusedModel:
         raise error.named(model) from error
 
 
-def require_one_format(spec: VariantSpec, skeleton: Any) -> None:
+def require_readable(spec: VariantSpec, skeleton: Any) -> None:
     """Raise as `fused_model`, before the weights are loaded.
 
     `skeleton` is the model without memory, its matrices in the formats of the checkpoint. Those in
@@ -45,6 +47,7 @@ def require_one_format(spec: VariantSpec, skeleton: Any) -> None:
 
 
 def _parts(model: Any) -> FusedModel:
+    _require_known_classes(model)
     decoder = model.model
     windows = layer_windows(model.config)
     family = families()[model.config.model_type]
@@ -74,3 +77,12 @@ def _parts(model: Any) -> FusedModel:
         layer_inputs=family.inputs(decoder),
     )
     return family.whole(model.config, parts)
+
+
+def _require_known_classes(model: Any) -> None:
+    for each in (model, getattr(model, "model", model)):
+        if not type(each).__module__.startswith("transformers."):
+            raise ModelError(
+                f"{type(each).__name__} is code of the checkpoint, whose computation the fused "
+                "kernels do not know; leave --trust-remote-code out, or choose eager or compiled"
+            )

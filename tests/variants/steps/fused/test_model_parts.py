@@ -1,9 +1,14 @@
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import DynamicCache
 
+from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.steps.fused.kv_cache import new_kv_cache, prefill
 from decodescope.variants.steps.fused.model_parts import fused_model
@@ -128,6 +133,29 @@ def test_parts_of_one_storage_in_another_order_are_merged_again(device: str) -> 
     mlp.up_proj.weight.data, mlp.gate_proj.weight.data = backwards.chunk(2)
     parts = fused_model(model)
     assert torch.equal(parts.layers[0].mlp.gate_up.data, torch.cat((gate, up)))
+
+
+def test_a_class_of_the_checkpoint_is_refused_before_weights_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build("llama2").save_pretrained(tmp_path)
+    fields = json.loads((tmp_path / "config.json").read_text())
+    auto_map = {"AutoModelForCausalLM": "mine.Mine"}
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"auto_map": auto_map}))
+    source = (
+        "from transformers import LlamaForCausalLM\n\n\nclass Mine(LlamaForCausalLM):\n    ...\n"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "code")
+    )
+    monkeypatch.syspath_prepend(tmp_path / "code")
+    asked = {"variant": "fused", "model": str(tmp_path), "device": "cpu", "batch": 1, "tokens": 2}
+    # Without trust, transformers' own class is loaded.
+    prepare(WorkerConfig(**asked, context=5), lambda stage: None)
+    monkeypatch.delattr("decodescope.variants.model.loading._load_checkpoint")
+    with pytest.raises(ModelError, match="Mine is code of the checkpoint"):
+        prepare(WorkerConfig(**asked, context=5, trust_remote_code=True), lambda stage: None)
 
 
 def test_columns_of_one_storage_are_no_merged_rows(device: str) -> None:
