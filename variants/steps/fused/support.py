@@ -140,7 +140,7 @@ def _reasons(config: Any, family: Family) -> Iterator[str]:
             )
     size = next(iter(sizes))[0]
     # Some families have parameters for each kind of layer, without a part.
-    rotated = config.rope_parameters.get("partial_rotary_factor") or 1.0
+    rotated = _rotated_part(config) or 1.0
     if rotated != 1 and not family.rotates_part:
         yield f"partial_rotary_factor {rotated} (only whole heads)"
     elif int(size * rotated) not in range(2, size + 1, 2):
@@ -167,9 +167,14 @@ def _broken_sizes(config: Any) -> Iterator[str]:
     for field, value in sorted(attention_sizes, key=str):
         if not isinstance(value, int) or value < 1:
             yield f"{field} {value} (only positive integers)"
-    rotated = config.rope_parameters.get("partial_rotary_factor")
+    rotated = _rotated_part(config)
     if rotated is not None and not (isinstance(rotated, int | float) and isfinite(rotated)):
         yield f"partial_rotary_factor {rotated!r} (only numbers)"
+
+
+def _rotated_part(config: Any) -> Any:
+    """The field as it is, None without one: a broken configuration has no parameters at all."""
+    return (config.rope_parameters or {}).get("partial_rotary_factor")
 
 
 def _window_reasons(config: Any, family: Family) -> Iterator[str]:

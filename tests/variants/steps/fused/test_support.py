@@ -188,6 +188,8 @@ def test_all_reasons_come_at_once() -> None:
 
 def test_a_broken_config_is_left_to_loading() -> None:
     assert unsupported_fields(LLAMA | {"num_attention_heads": "three"}) is None
+    # transformers takes the parameters of all kinds of layers away.
+    assert unsupported_fields(FAMILIES["gemma4"] | {"rope_scaling": None}) is None
 
 
 def test_at_most_sixteen_sequences() -> None:
