@@ -48,6 +48,11 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
         ("gemma4", {"use_bidirectional_attention": "all"}, "use_bidirectional_attention all"),
+        (
+            "gemma4-inputs",
+            {"vocab_size_per_layer_input": 100},
+            "vocab_size_per_layer_input 100 (only vocab_size, 101, or more)",
+        ),
         ("gemma4", {"global_head_dim": 600}, "global_head_dim 600 (only even ones from 32 to 512)"),
         (
             "gemma4",
@@ -167,6 +172,7 @@ def test_experts_that_are_stored_narrow_are_refused() -> None:
         ("llama2", {"hidden_activation": "gelu"}),
         ("llama2", {"head_dim": 256}),
         ("gemma4", {"use_bidirectional_attention": "vision"}),
+        ("gemma4", {"vocab_size_per_layer_input": 100}),
         ("llama2", {"rope_parameters": None, "rope_theta": 1e4}),
         ("llama2", {"quantization_config": {"quant_method": "fbgemm_fp8"}}),
         ("phi3", {"layer_types": ["sliding_attention"] * 2}),

@@ -78,9 +78,12 @@ def _with_experts(layer: Any, read: FusedLayer) -> FusedLayer:
 def _reasons(config: Any) -> Iterator[str]:
     if config.use_bidirectional_attention == "all":
         yield "use_bidirectional_attention all (only attention to earlier tokens)"
+    width, rows = config.hidden_size_per_layer_input, config.vocab_size_per_layer_input
+    if width and rows < config.vocab_size:
+        yield f"vocab_size_per_layer_input {rows} (only vocab_size, {config.vocab_size}, or more)"
     if not config.enable_moe_block:
         return
-    if config.hidden_size_per_layer_input:
+    if width:
         yield "enable_moe_block with hidden_size_per_layer_input (only one of them)"
     sizes = {name: getattr(config, name) for name in _OF_EXPERTS}
     yield from (f"enable_moe_block with {name} {size}" for name, size in sizes.items() if not size)
