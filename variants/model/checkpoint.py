@@ -263,17 +263,18 @@ def require_kv_cache(name: str, skeleton: Any) -> None:
 
 @torch.no_grad()
 def require_decoding(name: str, model: Any) -> None:
-    """Decode two tokens, to see that the model keeps K and V and gives finite logits.
+    """Read a prompt of two tokens and decode one, to see that the model keeps K and V and gives
+    finite logits.
 
     Raises:
         ModelError: it does not; says what a model must have.
         torch.OutOfMemoryError: GPU memory ran out.
     """
-    token = torch.zeros(1, 1, dtype=torch.int64, device=model.device)
     cache = DynamicCache(config=model.config)
     try:
-        for _ in range(2):
-            output = model(input_ids=token, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        for length in (2, 1):
+            ids = torch.zeros(1, length, dtype=torch.int64, device=model.device)
+            output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         kept, shape = cache.get_seq_length(), tuple(output.logits.shape[:2])
         # Masked logits are minus infinity.
         usable = bool((output.logits < math.inf).all())
@@ -281,7 +282,7 @@ def require_decoding(name: str, model: Any) -> None:
         raise
     except Exception as error:  # the model's own code, from transformers or the checkpoint
         raise _not_decoded(name, model, f"fails ({first_line(error)})") from error
-    if kept != 2 or shape != (1, 1):
+    if kept != 3 or shape != (1, 1):
         raise _not_decoded(name, model, "keeps no K and V of earlier tokens")
     if not usable:
         raise ModelError(

@@ -25,6 +25,7 @@ from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
+from tests.helpers import families
 from tests.variants.model.broken_checkpoints import (
     BROKEN,
     DOWN,
@@ -112,6 +113,13 @@ def test_a_model_with_convolutions_among_its_layers_is_refused(tmp_path: Path) -
 def test_a_recurrent_model_is_refused_though_it_is_whole(tmp_path: Path) -> None:
     MambaForCausalLM(MambaConfig(**SIZES, state_size=4)).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="type mamba keeps a recurrent state; only decoder-only"):
+        load_model(resolve_model(str(tmp_path)), "cpu", "fp32")
+
+
+def test_a_model_that_reads_no_prompt_is_refused(tmp_path: Path) -> None:
+    # transformers reads single tokens of it.
+    families.build("gemma4-inputs", hidden_size_per_layer_input=0).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="type gemma4_text fails"):
         load_model(resolve_model(str(tmp_path)), "cpu", "fp32")
 
 
