@@ -27,6 +27,8 @@ from decodescope.variants.steps.fused.tiling.tile_kind import TileKind
 from decodescope.variants.steps.fused.tiling.vector_tiles import NarrowTiles, VectorTiles
 
 MAX_CANDIDATES = 24
+# Triton's tensors have at most so many elements.
+_MOST_ELEMENTS = 1 << 20
 
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
@@ -43,7 +45,8 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
         rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
         columns = max(MIN_DOT, power_of_2_from(shape.columns))
         least = MIN_DOT if shapes.batch > 1 else DECLARATIONS[operation].least_rows
-        return Tile(max(least, power_of_2_from(rows)), columns)
+        rows = max(least, power_of_2_from(rows))
+        return Tile(rows, min(columns, _MOST_ELEMENTS // rows))
 
     return {name: tile(name) for name in shapes.operations}
 
