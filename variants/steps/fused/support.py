@@ -162,7 +162,7 @@ def _broken_sizes(config: Any) -> Iterator[str]:
         (field, value)
         for layer in layer_configs(config)
         for field in ("num_attention_heads", "num_key_value_heads", "head_dim")
-        if (value := getattr(layer, field, None)) is not None
+        if (value := getattr(layer, field, None)) is not None or field != "head_dim"
     }
     for field, value in sorted(attention_sizes, key=str):
         if not isinstance(value, int) or value < 1:

@@ -91,6 +91,7 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("olmo2", {"sliding_window": 3}, "sliding_window 3 in a olmo2 model"),
         ("llama2", {"attention_chunk_size": 4}, "attention_chunk_size 4 (only full and sliding"),
         ("llama2", {"num_key_value_heads": 0}, "num_key_value_heads 0 (only positive integers)"),
+        ("qwen2-moe", {"num_key_value_heads": None}, "num_key_value_heads None (only positive"),
         ("qwen3-moe", {"head_dim": 2.5}, "head_dim 2.5 (only positive integers)"),
         (
             "glm4",
