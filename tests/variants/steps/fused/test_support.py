@@ -133,6 +133,8 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("glm4-moe", {"topk_group": 0}, "topk_group 0 (only experts in one group)"),
         ("glm4-moe", {"norm_topk_prob": False}, "norm_topk_prob false (only weights that are"),
         ("mixtral", {"num_experts_per_tok": 0}, "num_experts_per_tok 0 of 4"),
+        ("granite", {"logits_scaling": 0.0}, "logits_scaling 0 (logits are divided by it)"),
+        ("gpt-oss", {"num_local_experts": 0}, "num_local_experts 0 (only models with experts)"),
         ("gpt-oss", {"num_experts_per_tok": 6}, "num_experts_per_tok 6 of 5"),
         ("gemma4-moe", {"top_k_experts": 6}, "top_k_experts 6 of 5"),
         ("gemma4-moe", {"num_experts": None}, "enable_moe_block with num_experts None"),

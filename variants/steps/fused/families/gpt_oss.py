@@ -4,6 +4,7 @@ transformers stores the matrices of experts with a row for each input. They are 
 row for each output, and its parameters become views of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -47,4 +48,9 @@ def _by_outputs(weight: torch.Tensor | QuantizedExperts, bias: torch.Tensor) -> 
     return experts_of(outputs, biases)
 
 
-FAMILIES = {"gpt_oss": Family(_layer, quantizable=False, angles_once=True)}
+def _reasons(config: Any) -> Iterator[str]:
+    if (count := config.num_local_experts) < 1:
+        yield f"num_local_experts {count} (only models with experts)"
+
+
+FAMILIES = {"gpt_oss": Family(_layer, _reasons, quantizable=False, angles_once=True)}

@@ -1,5 +1,6 @@
 """Granite: as Llama, with factors for embeddings, what a layer adds, scores and logits."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,4 +25,9 @@ def _whole(config: Any, parts: FusedModel) -> FusedModel:
     )
 
 
-FAMILIES = {"granite": Family(_layer, whole=_whole, windowed=False)}
+def _reasons(config: Any) -> Iterator[str]:
+    if not config.logits_scaling:
+        yield "logits_scaling 0 (logits are divided by it)"
+
+
+FAMILIES = {"granite": Family(_layer, _reasons, whole=_whole, windowed=False)}
