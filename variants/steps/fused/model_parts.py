@@ -47,7 +47,7 @@ def require_readable(spec: VariantSpec, skeleton: Any) -> None:
 
 
 def _parts(model: Any) -> FusedModel:
-    _require_known_classes(model)
+    _require_known_model(model)
     decoder = model.model
     windows = layer_windows(model.config)
     family = families()[model.config.model_type]
@@ -79,10 +79,17 @@ def _parts(model: Any) -> FusedModel:
     return family.whole(model.config, parts)
 
 
-def _require_known_classes(model: Any) -> None:
+def _require_known_model(model: Any) -> None:
     for each in (model, getattr(model, "model", model)):
         if not type(each).__module__.startswith("transformers."):
             raise ModelError(
                 f"{type(each).__name__} is code of the checkpoint, whose computation the fused "
                 "kernels do not know; leave --trust-remote-code out, or choose eager or compiled"
             )
+    # transformers makes the decoder of a model that reads images by the type of the whole model.
+    named, read = model.config.model_type, type(model.config).model_type
+    if named != read:
+        raise ModelError(
+            f"config.json names a text model of model_type {named}, which transformers reads as "
+            f"{read}; correct config.json"
+        )

@@ -158,6 +158,13 @@ def test_a_class_of_the_checkpoint_is_refused_before_weights_are_loaded(
         prepare(WorkerConfig(**asked, context=5, trust_remote_code=True), lambda stage: None)
 
 
+def test_a_decoder_of_another_type_than_config_json_names_is_refused() -> None:
+    model = build("gemma4")
+    model.config.model_type = "gemma3_text"
+    with pytest.raises(ModelError, match="model_type gemma3_text, which transformers reads as gem"):
+        fused_model(model)
+
+
 def test_columns_of_one_storage_are_no_merged_rows(device: str) -> None:
     model = build("llama2", device=device)
     mlp = model.model.layers[0].mlp
