@@ -39,6 +39,23 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
 
 
 @pytest.mark.parametrize(
+    ("family", "field"),
+    [
+        ("mixtral", {"norm_topk_prob": False}),
+        ("mixtral", {"routed_scaling_factor": 2.5}),
+        ("qwen3-moe", {"routed_scaling_factor": 2.5}),
+    ],
+)
+def test_fields_of_other_mixtures_change_nothing(
+    family: str, field: dict[str, float], device: str
+) -> None:
+    loaded = load_family(family, device, **field)
+    step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"))
+    ids = ids_of(loaded, 1, seed=5)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+
+
+@pytest.mark.parametrize(
     "family",
     [
         "llama-biased",

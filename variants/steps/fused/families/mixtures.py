@@ -22,17 +22,16 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     if not hasattr(layer.mlp, "experts"):
         return dense_layer(layer, window)
     router, experts = layer.mlp.gate, layer.mlp.experts
-    config = layer.self_attn.config
     correction = getattr(router, "e_score_correction_bias", None)
     mixture = Experts(
         router=WeightMatrix(router.weight.detach()),
         gate_up=experts_of(experts.gate_up_proj),
         down=experts_of(experts.down_proj),
-        chosen=int(config.num_experts_per_tok),
-        # Mixtral has no such field and always divides.
-        normalized=bool(getattr(config, "norm_topk_prob", True)),
+        chosen=int(router.top_k),
+        # Mixtral's always divides. Its configuration may hold the field of another family.
+        normalized=bool(getattr(router, "norm_topk_prob", True)),
         correction=None if correction is None else correction.detach().float(),
-        factor=float(getattr(config, "routed_scaling_factor", 1.0)),
+        factor=float(getattr(router, "routed_scaling_factor", 1.0)),
         part=part_of(experts),
     )
     read = layer_with(layer, mixture, window)
