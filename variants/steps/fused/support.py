@@ -114,13 +114,13 @@ def unsupported_fields(fields: Mapping[str, object], spec: VariantSpec = _FUSED)
 
 
 def _reasons(config: Any, family: Family) -> Iterator[str]:
-    # The configuration of all layers does not give these.
-    differing = (config.per_layer_attributes or set()) - (_OF_HEADS if family.own_heads else set())
-    if differing:
+    # The configuration of all layers does not give these. Older releases have no such layers.
+    own = getattr(config, "per_layer_attributes", None) or set()
+    if differing := own - (_OF_HEADS if family.own_heads else set()):
         yield f"per_layer_config with {', '.join(sorted(differing))} (only layers that are alike)"
         return
     # Gemma's field. transformers ignores the other one in every family.
-    field = "hidden_activation" if hasattr(type(config), "hidden_activation") else "hidden_act"
+    field = "hidden_activation" if family.activation == "gelu_tanh" else "hidden_act"
     names = _ACTIVATIONS[family.activation]
     if (activation := getattr(config, field)) not in names:
         yield f"{field} {activation} (only {names[0]})"
