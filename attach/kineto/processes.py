@@ -251,7 +251,9 @@ def _variables(environment: bytes) -> dict[str, str]:
 def _shortened(command: bytes) -> str:
     """The program and its script or module, without folders: `python serve.py`, `python -m vllm`,
     `python -c`."""
-    program, *arguments = (os.fsdecode(part) for part in command.rstrip(b"\0").split(b"\0"))
+    parts = command.rstrip(b"\0").split(b"\0")
+    # The text is also in JSON, which is UTF-8; a command line need not be.
+    program, *arguments = (part.decode(errors="backslashreplace") for part in parts)
     shown = [os.path.basename(program)]
     for place, argument in enumerate(arguments):
         if argument in ("-c", "-m"):

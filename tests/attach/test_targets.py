@@ -81,6 +81,7 @@ def test_a_process_alone_is_itself(tmp_path: Path) -> None:
         ("python|-m", "python -m"),
         ("VLLM::EngineCore", "VLLM::EngineCore"),
         ("python|" + "x" * 100, "python " + "x" * 53),
+        ("python|/srv/\udcff.py", r"python \xff.py"),
         ("", ""),
     ],
 )
@@ -88,7 +89,7 @@ def test_a_process_is_named_by_its_program_and_script(
     tmp_path: Path, command: str, shown: str
 ) -> None:
     plant(tmp_path, 7, DOOR)
-    (tmp_path / "7" / "cmdline").write_bytes(command.replace("|", "\0").encode() + b"\0")
+    (tmp_path / "7" / "cmdline").write_bytes(os.fsencode(command.replace("|", "\0")) + b"\0")
     assert job_processes([7], tmp_path)[0].title == f"process 7 ({shown})"
 
 
