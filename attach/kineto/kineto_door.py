@@ -115,8 +115,14 @@ class KinetoDoor(Door):
         counted = plan.iterations
         length = f": {counted} iterations, or {plan.duration_ms} ms if it counts none"
         say(f"a window of {_title(watched)}{length if counted else ''}")
-        wait_for_traces(config, watched, source.serve, self._require, self._timing)
-        traces = keep_traces(config, watched, plan.folder)
+        try:
+            wait_for_traces(config, watched, source.serve, self._require, self._timing)
+            traces = keep_traces(config, watched, plan.folder)
+        except OSError as error:
+            raise MissingRequirement(
+                f"{self._trace_folder}: the traces that the processes write there cannot be read "
+                f"({error.strerror}); leave that folder as it is during a window, and try again"
+            ) from error
         return CapturedWindow(traces, ObserverReport("kineto", _title(watched)))
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -245,6 +246,23 @@ def test_a_full_or_unwritable_folder_is_one_line(
         with pytest.raises(MissingRequirement, match=r"cannot be written to \(No such file"):
             door.window(plan, silent)
         trace_folder.mkdir()
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_folder_that_is_removed_during_a_window_is_one_line(
+    socket_folder: str, trace_folder: Path, plan: WindowPlan
+) -> None:
+    def remove(stage: str) -> None:
+        if stage.startswith("a window of"):
+            shutil.rmtree(trace_folder)
+
+    with (
+        door_to(socket_folder, "traces", trace_folder=trace_folder) as (door, _),
+        pytest.raises(MissingRequirement, match=r"cannot be read \(No such file") as raised,
+    ):
+        door.window(plan, remove)
+    assert str(raised.value).startswith(f"{trace_folder}: ")
+    trace_folder.mkdir()
 
 
 @pytest.mark.usefixtures("nothing_left")
