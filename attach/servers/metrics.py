@@ -155,7 +155,7 @@ def _histogram(samples: Samples, name: str) -> Histogram | None:
             bound = float(labels["le"])
         except (KeyError, ValueError):
             continue
-        if math.isnan(bound):
+        if not (0 <= bound < _MOST or bound == math.inf):  # no time
             continue
         bounds.setdefault(bound, []).append((labels, count))
     if len(bounds) < 2 or math.inf not in bounds:

@@ -146,6 +146,13 @@ def test_a_histogram_without_its_last_bucket_is_missing() -> None:
     assert read(f'{bucket}{{le="x"}} 1\n{bucket} 2\n').inter_token_latency is None
 
 
+@pytest.mark.parametrize("bound", ["NaN", "-Inf", "-0.5", "1e308"])
+def test_a_bucket_up_to_no_time_is_left_out(bound: str) -> None:
+    bucket = "vllm:inter_token_latency_seconds_bucket"
+    text = f'{bucket}{{le="{bound}"}} 1\n{bucket}{{le="0.1"}} 2\n{bucket}{{le="+Inf"}} 3\n'
+    assert read(text).inter_token_latency == Histogram((0.1, math.inf), (2.0, 3.0))
+
+
 @pytest.mark.parametrize(
     ("text", "is_metrics", "engine"),
     [
