@@ -38,6 +38,23 @@ class EngineFacts(Struct, frozen=True, forbid_unknown_fields=True):
     throughput: _Names = ()
     inter_token_latency: _Names = ()
 
+    @property
+    def beginnings(self) -> _Names:
+        """What the lines of the named metrics begin with."""
+        return tuple(
+            f"{self.prefix}{series.partition('{')[0]}"
+            for series in (
+                *self.generated,
+                *self.prompt,
+                *self.iterations,
+                *self.running,
+                *self.waiting,
+                *self.kv_fill,
+                *self.throughput,
+                *self.inter_token_latency,
+            )
+        )
+
 
 @cache
 def engines() -> dict[Engine, EngineFacts]:

@@ -97,7 +97,8 @@ def read_metrics(text: bytes, engine: Engine, time_s: float, url: str) -> Server
 
 
 def _samples(text: bytes, engine: Engine, url: str) -> Samples:
-    """The samples of the engine's own metrics, by their name without its prefix."""
+    """The samples of the metrics that the engine's figures are of, by their name without its
+    prefix; of an unknown engine, those of all metrics."""
     try:
         from prometheus_client.parser import text_string_to_metric_families
     except ImportError as error:
@@ -107,8 +108,9 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
         ) from error
     prefix = engines()[engine].prefix
     lines = text.decode(errors="replace").splitlines()
-    if engine != "unknown":  # most lines of a server are other metrics
-        lines = [line for line in lines if line.startswith(prefix)]
+    if engine != "unknown":
+        # Nine of ten lines of a server are others, and the parser takes 35 us for each.
+        lines = [line for line in lines if line.startswith(engines()[engine].beginnings)]
     no_metrics = InputError(f"{url}: the metrics are no Prometheus text; check the URL")
     # A line takes the parser a time that grows with the square of its length.
     if any(len(line) > _MAX_LINE for line in lines):

@@ -177,7 +177,7 @@ def test_a_server_that_dies_is_said_and_found_again() -> None:
 
 def test_metrics_that_turn_into_something_else_are_said() -> None:
     vllm = Vllm(None)
-    bodies = iter((None, b"vllm:x{ 1\n"))
+    bodies = iter((None, b"vllm:num_requests_running{ 1\n"))
 
     def answer(request: Request) -> Reply:
         body = next(bodies) if request.path == "/metrics" else None
