@@ -106,12 +106,14 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
             "attach: the metrics of a server need prometheus-client, which is not installed; "
             "install it from a checkout with: pip install '.[attach]'"
         ) from error
+    no_metrics = InputError(f"{url}: the metrics are no Prometheus text; check the URL")
+    if text.strip() and not is_prometheus(text):
+        raise no_metrics
     prefix = engines()[engine].prefix
     lines = text.decode(errors="replace").splitlines()
     if engine != "unknown":
         # Nine of ten lines of a server are others, and the parser takes 35 us for each.
         lines = [line for line in lines if line.startswith(engines()[engine].beginnings)]
-    no_metrics = InputError(f"{url}: the metrics are no Prometheus text; check the URL")
     # A line takes the parser a time that grows with the square of its length.
     if any(len(line) > _MAX_LINE for line in lines):
         raise no_metrics

@@ -187,9 +187,12 @@ def test_what_is_prometheus_text_and_whose(
     assert engine_of(text) == engine
 
 
-def test_damaged_lines_are_one_line() -> None:
+@pytest.mark.parametrize(
+    "text", ['vllm:num_requests_running{engine="0 1\nvllm:x{ 2\n', "<html>starting</html>"]
+)
+def test_damaged_lines_and_other_answers_are_one_line(text: str) -> None:
     with pytest.raises(InputError, match="metrics are no Prometheus text; check the URL"):
-        read('vllm:num_requests_running{engine="0 1\nvllm:x{ 2\n')
+        read(text)
 
 
 @given(st.text(alphabet='vllm:_bucket{le="0.1,} +Inf\n#\\9', max_size=120), st.booleans())
