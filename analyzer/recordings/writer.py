@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -148,13 +149,18 @@ class RecordingWriter:
         return WindowFrame(t_ns, ready, trace_gz, tuple(others_gz))
 
     def _abandon(self, error: OSError) -> InputError:
-        """Stop writing; complete frames stay readable under the partial name."""
+        """Stop writing; complete frames stay readable under the partial name, if there are any."""
         file, self._file = self._file, None
         self.note = f"{self._path}: cannot write the recording ({error.strerror})"
-        if file is not None:
-            file.abandon()
-            if self._frames and file.partial is not None:
-                self.note += f"; {file.partial} holds what came before"
+        if file is None:
+            return InputError(self.note)
+        if not self._frames:
+            with suppress(OSError):  # a disk that fails
+                file.discard()
+            return InputError(self.note)
+        file.abandon()
+        if file.partial is not None:
+            self.note += f"; {file.partial} holds what came before"
         return InputError(self.note)
 
 

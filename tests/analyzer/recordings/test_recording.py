@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.io.files import GrowingFile
 from decodescope.analyzer.protocol.messages import Bye, Log, Progress, State, Stats, TraceReady
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.recording import read_recording
@@ -155,6 +156,16 @@ def test_a_full_disk_is_an_input_error_and_ends_the_recording(path):
         RecordingWriter(path)
     assert [p.name for p in path.parent.iterdir()] == ["run.dsrec"]
     assert path.is_symlink()
+
+
+def test_a_disk_that_is_full_from_the_start_keeps_no_empty_file(path, monkeypatch):
+    def full(file, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(GrowingFile, "append", full)
+    with pytest.raises(InputError, match=r"No space left on device\)$"):
+        RecordingWriter(path)
+    assert list(path.parent.iterdir()) == []
 
 
 def test_a_disk_that_fills_up_is_said_once(path, monkeypatch):
