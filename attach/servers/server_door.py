@@ -4,13 +4,16 @@ profile endpoint."""
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
@@ -191,7 +194,7 @@ class ServerDoor(Door):
         if endpoint.ends_itself:
             self._awaited = folder
         try:
-            endpoint.start(folder.path, steps)
+            self._while_open(partial(endpoint.start, folder.path, steps))
             first = self.metrics()
             if endpoint.ends_itself:
                 last = self._until_files(folder, first)
@@ -245,10 +248,21 @@ class ServerDoor(Door):
         """Wait; an error if the door is closed meanwhile."""
         left_s = seconds
         while left_s > 0:
-            if self._closed.is_set():
-                raise DecodescopeError(f"{self.target}: left before the end of the window")
+            self._require_open()
             time.sleep(min(left_s, TICK_S))
             left_s -= TICK_S
+
+    def _while_open(self, request: Callable[[], None]) -> None:
+        """Wait for a request that a server takes long to answer; an error if the door is closed
+        meanwhile."""
+        answered = in_daemon_thread(request)
+        while wait([answered], TICK_S).not_done:
+            self._require_open()
+        answered.result()
+
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            raise DecodescopeError(f"{self.target}: left before the end of the window")
 
     def _folder(self, endpoint: ProfileEndpoint, plan: WindowPlan) -> TraceFolder:
         path = endpoint.folder(plan)

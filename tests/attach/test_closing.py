@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from decodescope.attach.servers import server_door
 from tests.helpers.libkineto import fake_process
 from tests.helpers.servers.doors import open_server
 from tests.helpers.servers.engines import Clock, Load, Vllm
-from tests.helpers.servers.http_server import HttpServer
+from tests.helpers.servers.http_server import HttpServer, Reply, Request
 
 
 def test_a_server_does_not_go_on_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +36,30 @@ def test_a_server_does_not_go_on_recording(tmp_path: Path, monkeypatch: pytest.M
     assert posts == ["/start_profile", "/stop_profile"]
     assert not load.recording
     assert clock.now_s < 1003
+
+
+def test_a_server_that_still_starts_a_window_is_sent_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first window loads the profiler's library in each rank, which takes long."""
+    clock = Clock()
+    monkeypatch.setattr(server_door, "time", clock)
+    vllm = Vllm(tmp_path, Load(clock))
+    ended, ended_in_time = threading.Event(), Future[bool]()
+
+    def answer(request: Request) -> Reply:
+        if request.path == "/start_profile":
+            door.close()
+            ended_in_time.set_result(ended.wait(1))
+        elif request.path == "/stop_profile":
+            ended.set()
+        return vllm(request)
+
+    with HttpServer(answer) as server:
+        door = open_server(server.url, tmp_path)
+        with pytest.raises(DecodescopeError, match="left before the end of the window"):
+            door.window(WindowPlan(tmp_path, 50), lambda stage: None)
+        assert ended_in_time.result(5)
 
 
 def test_a_process_is_no_longer_waited_for(socket_folder: str, tmp_path: Path) -> None:
