@@ -57,6 +57,9 @@ class AttachLink(Link):
             self._window = in_daemon_thread(self._take)
 
     async def close(self) -> None:
+        """Leave the target; a second call has nothing left to wait for."""
+        if self._closing.is_set():
+            return
         self._closing.set()
         await asyncio.to_thread(self._leave)
         self._events.put_nowait(None)

@@ -26,6 +26,15 @@ async def test_closing_during_a_window(attachment) -> None:
     assert all(thread.name.startswith("asyncio_") for thread in new), new
 
 
+async def test_the_target_is_left_once(attachment, monkeypatch) -> None:
+    """A window that hangs is waited for, which takes 10 s each time."""
+    waits = []
+    monkeypatch.setattr(attachment.link, "_leave", lambda: waits.append(1))
+    async with attachment.app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("q")
+    assert waits == [1]
+
+
 async def test_a_target_that_hangs_does_not_hold_up_the_end(attachment, monkeypatch) -> None:
     hangs, asked = threading.Event(), threading.Event()
     before = set(threading.enumerate())
