@@ -1,6 +1,7 @@
 """Windows of processes that ask libkineto's daemon for them."""
 
 import errno
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +57,7 @@ class KinetoDoor(Door):
         self._required = self._processes if all_must_ask else ()
         self._dynolog_port, self._timing = dynolog_port, timing
         self._closed = threading.Event()
-        self._address = daemon_address(_common(processes, _SOCKET_FOLDER_VARIABLE))
+        self._address = daemon_address(_socket_folder(processes))
         self._trace_folder = Path(_common(processes, _TRACE_FOLDER_VARIABLE) or _TRACE_FOLDER)
         if any(part in str(self._trace_folder) for part in _NO_PART_OF_A_VALUE):
             raise InputError(
@@ -204,14 +205,32 @@ def _require_running(processes: Iterable[Process]) -> None:
 
 
 def _common(processes: Sequence[Process], variable: str) -> str | None:
-    """The value of an environment variable, which must be the same in all processes."""
-    values = {process.environment.get(variable) or None for process in processes}
-    if len(values) > 1:
+    """The folder that an environment variable names, which must be the same in all processes."""
+    folders = {
+        os.path.join(process.folder, value)
+        if (value := process.environment.get(variable))
+        else None
+        for process in processes
+    }
+    if len(folders) > 1:
         raise InputError(
             f"{_title(processes)}: {variable} is different in them; attach to those alone that "
             "have the same"
         )
-    return values.pop()
+    return folders.pop()
+
+
+def _socket_folder(processes: Sequence[Process]) -> str | None:
+    """The folder of the daemon's socket, as the processes name it: libkineto ends its process at an
+    answer from an address that begins otherwise."""
+    folder = _common(processes, _SOCKET_FOLDER_VARIABLE)
+    named = processes[0].environment.get(_SOCKET_FOLDER_VARIABLE) or None
+    if named != folder and os.path.join(os.getcwd(), named or "") != folder:
+        raise InputError(
+            f"{_SOCKET_FOLDER_VARIABLE} {named}: begins at the working folder of "
+            f"{_title(processes)}; run decodescope in {processes[0].folder}"
+        )
+    return named
 
 
 def _job(process: Process) -> int:

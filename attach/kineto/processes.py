@@ -25,13 +25,15 @@ _CLIENT_SOCKET = re.compile(rb" (\d+) [@/]\S*dynoconfigclient")
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process of this user, read once. `started_ticks` tells it from a later one with its id;
-    `has_door` says whether libkineto in it asks a daemon for windows."""
+    relative paths in its `environment` begin at its working `folder`; `has_door` says whether
+    libkineto in it asks a daemon for windows."""
 
     pid: int
     parent: int
     started_ticks: int
     command: str
     environment: Mapping[str, str]
+    folder: str
     loads_torch: bool
     has_door: bool
     is_here: bool
@@ -60,6 +62,7 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
         environment = (folder / "environ").read_bytes()
         maps = (folder / "maps").read_bytes()
         command = (folder / "cmdline").read_bytes()
+        working_folder = os.readlink(folder / "cwd")
         namespaces = [os.readlink(folder / "ns" / name) for name in _NAMESPACES]
         own = [os.readlink(proc / "self" / "ns" / name) for name in _NAMESPACES]
     except OSError:
@@ -72,6 +75,7 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
         *stat,
         command=_shortened(command),
         environment=variables,
+        folder=working_folder,
         loads_torch=loads_torch,
         has_door=loads_torch and (_DAEMON_VARIABLE in variables or _has_client_socket(folder)),
         is_here=namespaces == own,

@@ -103,6 +103,16 @@ def test_a_window_of_one_process(socket_folder: str, trace_folder: Path, plan: W
 
 
 @pytest.mark.usefixtures("nothing_left")
+def test_a_relative_folder_begins_at_that_of_the_process(
+    socket_folder: str, trace_folder: Path, plan: WindowPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trace_folder.parent)
+    with door_to(socket_folder, "traces", trace_folder=Path(trace_folder.name)) as (door, _):
+        monkeypatch.chdir("/")
+        assert len(door.window(plan, silent).traces) == 1
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_a_longer_warm_up_begins_as_early_and_the_window_later(
     socket_folder: str, trace_folder: Path, plan: WindowPlan
 ) -> None:
@@ -333,3 +343,16 @@ def test_processes_without_a_common_folder_are_refused(socket_folder: str, tmp_p
         pytest.raises(InputError, match="libkineto cannot read that name"),
     ):
         KinetoDoor([process_of(one)])
+
+
+def test_a_relative_socket_is_bound_under_the_name_that_the_process_has_for_it(
+    socket_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"KINETO_IPC_SOCKET_DIR": "sockets"}
+    monkeypatch.chdir(socket_folder)
+    with fake_process(socket_folder, **variables) as running:
+        process = process_of(running)
+        assert KinetoDoor([process])._address == "sockets/dynolog"
+        monkeypatch.chdir("/")
+        with pytest.raises(InputError, match=f"; run decodescope in {socket_folder}$"):
+            KinetoDoor([process])

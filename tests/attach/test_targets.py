@@ -45,6 +45,8 @@ def plant(
     (folder / "status").write_text(f"Name:\tpython\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (folder / "environ").write_bytes("\0".join(environment).encode() + b"\0")
     (folder / "maps").write_text(maps)
+    (folder / "cwd").unlink(missing_ok=True)
+    (folder / "cwd").symlink_to("/srv")
     (folder / "cmdline").write_bytes(b"/usr/bin/python\0-u\0/srv/serve.py\0--port\x001\0")
 
 
