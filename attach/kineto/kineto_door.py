@@ -32,7 +32,7 @@ _TRACE_FOLDER_VARIABLE = "KINETO_ONDEMAND_TRACE_DIR"
 _SOCKET_FOLDER_VARIABLE = "KINETO_IPC_SOCKET_DIR"
 _JOB_VARIABLE = "SLURM_JOB_ID"
 _MIN_FREE_BYTES = 64 << 20
-# A configuration is lines of text, and libkineto puts the process id before the first suffix.
+# A configuration is lines of UTF-8, and libkineto puts the process id before the first suffix.
 _NO_PART_OF_A_VALUE = ("=", "#", "\n", ".json")
 
 
@@ -59,7 +59,7 @@ class KinetoDoor(Door):
         self._closed = threading.Event()
         self._address = daemon_address(_socket_folder(processes))
         self._trace_folder = Path(_common(processes, _TRACE_FOLDER_VARIABLE) or _TRACE_FOLDER)
-        if any(part in str(self._trace_folder) for part in _NO_PART_OF_A_VALUE):
+        if not _is_value(str(self._trace_folder)):
             raise InputError(
                 f"{_TRACE_FOLDER_VARIABLE} {self._trace_folder}: libkineto cannot read that name; "
                 "start the processes with another folder"
@@ -231,6 +231,12 @@ def _socket_folder(processes: Sequence[Process]) -> str | None:
             f"{_title(processes)}; run decodescope in {processes[0].folder}"
         )
     return named
+
+
+def _is_value(name: str) -> bool:
+    """Whether a configuration can have the file name `name` as a value."""
+    is_text = os.fsencode(name).decode(errors="replace") == name
+    return is_text and not any(part in name for part in _NO_PART_OF_A_VALUE)
 
 
 def _job(process: Process) -> int:

@@ -338,11 +338,12 @@ def test_processes_without_a_common_folder_are_refused(socket_folder: str, tmp_p
         pytest.raises(InputError, match="KINETO_ONDEMAND_TRACE_DIR is different in them"),
     ):
         KinetoDoor([process_of(one), process_of(other)])
-    with (
-        fake_process(socket_folder, KINETO_ONDEMAND_TRACE_DIR=f"{tmp_path}/a=b") as one,
-        pytest.raises(InputError, match="libkineto cannot read that name"),
-    ):
-        KinetoDoor([process_of(one)])
+    for folder in ("a=b", "\udcff"):
+        with (
+            fake_process(socket_folder, KINETO_ONDEMAND_TRACE_DIR=f"{tmp_path}/{folder}") as one,
+            pytest.raises(InputError, match="libkineto cannot read that name"),
+        ):
+            KinetoDoor([process_of(one)])
 
 
 def test_a_relative_socket_is_bound_under_the_name_that_the_process_has_for_it(
