@@ -1,6 +1,7 @@
 """The token of a server that asks for one; it is in no message and no `repr`."""
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,10 +19,13 @@ class Token:
     header: str = field(repr=False)
 
     def taken_from(self, answer: bytes) -> bytes:
-        """`answer` without the token, which a server may echo. One of a few characters stays: they
-        are in any text."""
+        """`answer` without the token, which a server may echo, also in the escapes of JSON. One of
+        a few characters stays: they are in any text."""
         secret = self.header.removeprefix("Bearer ").encode()
-        return answer if len(secret) < _SECRET_BYTES else answer.replace(secret, "…".encode())
+        if len(secret) < _SECRET_BYTES:
+            return answer
+        characters = (rb"(?:\\?%b|\\u00(?i:%02x))" % (re.escape(bytes([c])), c) for c in secret)
+        return re.sub(b"".join(characters), "…".encode(), answer)
 
 
 def read_token(file: Path | None, variable: str | None) -> Token | None:

@@ -24,6 +24,12 @@ def test_no_repr_shows_the_token() -> None:
     assert "sk-abc" not in repr(client) + str(client.token) + f"{client}"
 
 
+@pytest.mark.parametrize("echo", ["sk/a+b", r"sk\/a+b", r"\u0073k\u002fa\u002Bb"])
+def test_an_answer_is_read_without_the_token_however_json_writes_it(echo: str) -> None:
+    answer = f'{{"error":"Bearer {echo}"}}'.encode()
+    assert Token("Bearer sk/a+b").taken_from(answer).decode() == '{"error":"Bearer …"}'
+
+
 @pytest.mark.parametrize("text", ["", "\n", "two words", "a\r\nX-Evil: 1", "sk-é", "a\x00b"])
 def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
