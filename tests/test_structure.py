@@ -36,9 +36,9 @@ WAYS = {
     "open --once analyzer/recordings/h200-llama-3.2-1b-fused.dsrec": (136, 5),
     "run --model tiny --device cpu --variant eager --context 8 --tokens 8": (100, 3),
 }
-# Python files of the package and their lines, as measured on 2026-11-28. Without a feature that was
+# Python files of the package and their lines, as measured on 2026-11-29. Without a feature that was
 # asked for, neither grows (decision 114).
-MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 568, 81_592
+MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 568, 81_878
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
