@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from decodescope.analyzer.errors import (
     VARIANTS_GROUP,
@@ -56,6 +56,7 @@ _ALL_REDUCES: dict[AllReduce, str] = {
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
 Check = Callable[[str, Mapping[str, object], "DecodeWorkload", str], None]
+ModelCheck = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,11 @@ class Variant:
     `spec`: what `name` stands for, if that is a combination of our kernels. The model's weights are
     stored as it says when `build` is called; as they were loaded, without one.
     `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
-    `name` is the model's, `config` its config.json. It runs before weights are loaded. If
-    `interpretable`, Triton's interpreter runs it on the CPU, though it requires CUDA. `missing()`
-    says what has to be installed for it, None if nothing. `splits`: it decodes a model of which
-    each of several ranks holds a part.
+    `name` is the model's, `config` its config.json. `check_model(model)` raises one for a
+    transformers model without memory, its matrices in the formats of the checkpoint. Both run
+    before weights are loaded. If `interpretable`, Triton's interpreter runs it on the CPU, though
+    it requires CUDA. `missing()` says what has to be installed for it, None if nothing. `splits`:
+    it decodes a model of which each of several ranks holds a part.
 
     Raises:
         InputError: an empty name or one with blanks, no summary, or a builder that is not callable.
@@ -80,6 +82,7 @@ class Variant:
     requires_cuda: bool
     build: Builder
     check: Check | None = None
+    check_model: ModelCheck | None = None
     interpretable: bool = False
     spec: VariantSpec | None = None
     missing: Callable[[], str | None] | None = None
@@ -90,8 +93,9 @@ class Variant:
             raise InputError(f"variant name {self.name!r}: must be one word")
         if not isinstance(self.summary, str) or len(self.summary.splitlines()) != 1:
             raise InputError(f"variant {self.name}: needs a one-line summary")
-        for title, function in (("build", self.build), ("check", self.check)):
-            if not (callable(function) or (title == "check" and function is None)):
+        for title in ("build", "check", "check_model"):
+            function = getattr(self, title)
+            if not (callable(function) or (title != "build" and function is None)):
                 raise InputError(f"variant {self.name}: its {title} is not callable")
 
 
@@ -257,6 +261,12 @@ def _check_fused(
     require_format(name, config, spec)
 
 
+def _check_fused_model(spec: VariantSpec, model: Any) -> None:
+    from decodescope.variants.steps.fused.model_parts import require_readable
+
+    require_readable(spec, model)
+
+
 def _fused(spec: VariantSpec) -> Variant:
     launches = "nine launches a layer" if spec.fp8_x else "five launches a layer (a batch: seven)"
     if (spec.weight_format or "").startswith("int4"):
@@ -281,6 +291,7 @@ def _fused(spec: VariantSpec) -> Variant:
         True,
         partial(_build_fused, spec),
         partial(_check_fused, spec),
+        partial(_check_fused_model, spec),
         interpretable=not spec.cuda_graph,
         spec=spec,
         splits=True,

@@ -88,13 +88,14 @@ def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
 
 
 def check_weights(text: str) -> None:
-    """Checks the value of `--weights` for a model that is not known yet.
+    """Check the value of `--weights` for a model that is not known yet.
 
     Raises:
         InputError: no such format or part.
     """
     for part, name in _named_formats(text):
-        kv_element_bytes(name) if part == _KV else weight_format(name)
+        read = kv_element_bytes if part == _KV else weight_format
+        read(name)
 
 
 def _named_formats(text: str | None) -> list[tuple[str, str]]:

@@ -40,19 +40,13 @@ class EngineFacts(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def beginnings(self) -> _Names:
-        """What the lines of the named metrics begin with."""
+        """The beginnings of the lines that hold the named metrics."""
+        counted = (self.generated, self.prompt, self.iterations, self.running, self.waiting)
+        measured = (self.kv_fill, self.throughput, self.inter_token_latency)
         return tuple(
             f"{self.prefix}{series.partition('{')[0]}"
-            for series in (
-                *self.generated,
-                *self.prompt,
-                *self.iterations,
-                *self.running,
-                *self.waiting,
-                *self.kv_fill,
-                *self.throughput,
-                *self.inter_token_latency,
-            )
+            for names in (*counted, *measured)
+            for series in names
         )
 
 

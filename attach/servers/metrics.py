@@ -112,7 +112,7 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
     prefix = engines()[engine].prefix
     lines = text.decode(errors="replace").splitlines()
     if engine != "unknown":
-        # Nine of ten lines of a server are others, and the parser takes 35 us for each.
+        # Most lines of a server are others, and the parser takes most of the time of a look.
         lines = [line for line in lines if line.startswith(engines()[engine].beginnings)]
     # A line takes the parser a time that grows with the square of its length.
     if any(len(line) > _MAX_LINE for line in lines):

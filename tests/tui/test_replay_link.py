@@ -1,4 +1,4 @@
-"""Playing a recording, and recording a link while it is used."""
+"""Playing a recording."""
 
 import asyncio
 import json
@@ -28,8 +28,7 @@ from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.link import replay
-from decodescope.tui.link.base import FileHealth, Jumped, Seek, Speed, WorkerDied
-from decodescope.tui.link.recording import Recorder
+from decodescope.tui.link.base import FileHealth, Jumped, Seek, Speed
 from decodescope.tui.link.replay import RECENT_FRAMES, ReplayLink
 from tests.helpers.scripted import hello
 
@@ -359,32 +358,6 @@ async def test_a_file_that_is_not_a_recording_is_a_fatal_failure(tmp_path):
     assert (failure.fatal, failure.exit_code) == (True, 2)
     assert "not a decodescope recording" in failure.message
     assert isinstance(bye, Bye)
-
-
-async def test_every_event_is_recorded(path, tmp_path):
-    writer = RecordingWriter(path)
-    recorder = Recorder(writer)
-    for event in (Progress("a"), window(tmp_path, 1), stats(1), WorkerDied(1, ()), Bye("quit")):
-        assert await recorder.record(event) is None
-    assert recorder.records
-    writer.close()
-    frames = [frame.message for frame in read_recording(path).frames()]
-    assert [type(message) for message in frames] == [Progress, TraceReady, Stats, Failure, Bye]
-
-
-async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypatch):
-    def full(data):
-        raise OSError(28, "No space left on device")
-
-    writer = RecordingWriter(path)
-    monkeypatch.setattr(writer._file, "append", full)
-    recorder = Recorder(writer)
-    failure, *others = [await recorder.record(Progress(stage)) for stage in "abc"]
-    writer.close()
-    assert isinstance(failure, Failure)
-    assert "No space left" in failure.message
-    assert others == [None, None]
-    assert not recorder.records
 
 
 async def test_the_windows_of_all_ranks_are_replayed_and_no_other_file(tmp_path: Path) -> None:

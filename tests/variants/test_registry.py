@@ -316,6 +316,9 @@ def test_a_variant_validates_itself(name: str, summary: str, build: Any) -> None
         Variant(name, summary, False, build)
     with pytest.raises(InputError, match="not callable"):
         Variant("a", "x", False, None)  # type: ignore[arg-type]
+    for wrong in ({"check": 3}, {"check_model": 3}):
+        with pytest.raises(InputError, match=f"its {next(iter(wrong))} is not callable"):
+            Variant("a", "x", False, build_nothing, **wrong)  # type: ignore[arg-type]
 
 
 def test_listing_variants_imports_no_torch(repository: Path) -> None:

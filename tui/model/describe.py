@@ -58,9 +58,8 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
     """The title and the lines of the details of `selection`, which selects something."""
     match selection.pick or RangePick(selection.within or ""):
         case KernelPick(name):
-            return f"Kernel {_title_name(window, name)}", kernel_lines(
-                window, name, selection.within
-            )
+            lines = kernel_lines(window, name, selection.within)
+            return f"Kernel {_title_name(window, name)}", lines
         case KernelGroupPick(by, name):
             lines = kernel_group_lines(window, by, name, selection.within)
             return f"Kernels of {cut_start(name, _TITLE_CELLS)}", lines

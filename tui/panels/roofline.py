@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from rich.cells import cell_len
@@ -12,6 +12,7 @@ from textual import events
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
 from decodescope.analyzer.reports.step_figures import window_bandwidth
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.analyzer.tables.kernels_table import short_names
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
@@ -75,7 +76,14 @@ class RooflineData:
     model: RooflineModel
     names: ShortNames
     step: Bandwidth | None
-    selected: str | None
+    selected: str | None = None
+
+
+def _roofline_data(report: Report) -> RooflineData:
+    model = roofline_model(report)
+    points = [*model.points, *([model.step] if model.step else [])]
+    names = short_names(report.kernels, (point.name for point in points))
+    return RooflineData(model, names, window_bandwidth(report))
 
 
 class RooflinePanel(Panel[RooflineData]):
@@ -85,7 +93,7 @@ class RooflinePanel(Panel[RooflineData]):
     COMMANDS = commands_of("roofline")
 
     _of: Window | None = None
-    _shown: tuple[RooflineModel, ShortNames] | None = None
+    _unselected: RooflineData | None = None
     # The column, the row and the kernel of each mark of the plot.
     _marks: Sequence[tuple[int, int, str]] = ()
 
@@ -93,17 +101,13 @@ class RooflinePanel(Panel[RooflineData]):
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
-        if window is not self._of or self._shown is None:
-            model = roofline_model(window.report)
-            points = [*model.points, *([model.step] if model.step else [])]
-            names = short_names(window.report.kernels, (point.name for point in points))
-            self._of, self._shown = window, (model, names)
-        model, names = self._shown
-        chosen = view.selection.pick
+        if window is not self._of or self._unselected is None:
+            self._of, self._unselected = window, _roofline_data(window.report)
+        model, chosen = self._unselected.model, view.selection.pick
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
         selected = chosen.name if isinstance(chosen, KernelPick) else None
-        return RooflineData(model, names, window_bandwidth(window.report), selected)
+        return replace(self._unselected, selected=selected)
 
     def as_text(self, data: RooflineData) -> list[str]:
         return [TITLE, *(_words(point, point.name) for point in data.model.points)]

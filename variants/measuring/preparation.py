@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter_ns
-from typing import Any
 
 import msgspec
 import torch
@@ -30,7 +28,6 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.parallel.ranks import ALONE, Ranks
 from decodescope.variants.registry import find_variant, require_runnable
-from decodescope.variants.spec import VariantSpec
 
 # Loading takes more than the weights for a while.
 _ROOM = 1.25
@@ -91,7 +88,7 @@ def prepare(config: WorkerConfig, say: Callable[[str], None], ranks: Ranks = ALO
         files,
         ranks,
         config.ep,
-        _check_of_stored(request.variant.spec),
+        request.variant.check_model,
     )
     load_ns = perf_counter_ns() - started_ns
     return _prepared(config, request, loaded, load_ns)
@@ -136,15 +133,6 @@ def _same_weights(prepared: Prepared, request: Request) -> bool:
 def _check_variant(request: Request, fields: Mapping[str, object]) -> None:
     if request.variant.check is not None:
         request.variant.check(request.source.name, fields, request.workload, request.device)
-
-
-def _check_of_stored(spec: VariantSpec | None) -> Callable[[Any], None] | None:
-    """The check of a checkpoint's class and formats that `load_model` calls."""
-    if spec is None or spec.kernels != "fused":
-        return None
-    from decodescope.variants.steps.fused.model_parts import require_readable
-
-    return partial(require_readable, spec)
 
 
 def _with_prompt(

@@ -129,14 +129,14 @@ def load_model(
     files: ModelFiles | None = None,
     ranks: Ranks = ALONE,
     ep: bool = False,
-    check_stored: Callable[[Any], None] | None = None,
+    check_model: Callable[[Any], None] | None = None,
 ) -> LoadedModel:
     """Load `source` onto `device` in `dtype`; of several `ranks` the part of this one, with whole
     experts if `ep` (`shard_model`).
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
     8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
-    `spec` is the variant that will decode: its need of memory is checked. `check_stored` is called
+    `spec` is the variant that will decode: its need of memory is checked. `check_model` is called
     with the model without memory, its matrices in the formats of the checkpoint, and raises a
     `ModelError` for what the variant cannot read. `files` are those of `find_files`, which is
     called if they are not given. Random weights are those of `build_random`.
@@ -182,8 +182,8 @@ def load_model(
             if quantized is not None and workload is not None:
                 decoder, weight_bytes = _decoder(files, part), model_bytes(part)
                 require_memory(source.name, decoder, workload, device, weight_bytes, spec)
-        if check_stored is not None:
-            check_stored(_decoder(files, part))
+        if check_model is not None:
+            check_model(_decoder(files, part))
         return _load_checkpoint(source, files, part, quantized, device, trust_remote_code)
 
 

@@ -1,13 +1,10 @@
-"""The server of `mcp` as a process, by the SDK's own client: every tool, and how it ends."""
+"""The server of `mcp` as a process, by the SDK's own client: every tool."""
 
 import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +31,10 @@ from tests.helpers.agent import Agent, agent_of
 from tests.helpers.command import Command
 from tests.helpers.foreign.traces import TraceFolder
 from tests.helpers.kineto_events import DATA, call, document, op
-from tests.helpers.processes import children, gone
 
 TRACE = "h200_graph_replays.json.gz"
 OTHER = "h200_compiled_replays.json.gz"
 RECORDING = f"{RECORDINGS}h200-llama-3.2-1b-fused+graph"
-MOST_SECONDS, PATIENCE_S = 2.0, 60.0
 
 
 @pytest.fixture(scope="module")
@@ -331,54 +326,6 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert host.analysis(str(tmp_path / "a.json.gz")) is first
     shutil.copy(DATA / OTHER, tmp_path / "a.json.gz")
     assert host.analysis("a.json.gz").report.source.events != first.report.source.events
-
-
-def _send(server: subprocess.Popen[bytes], *lines: bytes) -> None:
-    assert server.stdin is not None
-    server.stdin.write(b"".join(line + b"\n" for line in lines))
-    server.stdin.flush()
-
-
-def _message(method: str, params: object, **keys: int) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **keys, "method": method, "params": params}).encode()
-
-
-HELLO = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "0"},
-}
-GARBAGE = (b"", b"\xff\x00", b"{", b"[]", b"null", b'{"jsonrpc": "2.0"}', b"x" * 1_000_000)
-RUN = {"model": "tiny", "device": "cpu", "tokens": 100_000}
-
-
-@pytest.mark.parametrize("ending", ["its input ends", "SIGTERM"])
-def test_the_server_ends_with_its_client_or_by_a_signal(folder: Path, ending: str) -> None:
-    """Garbage does not end it; what it runs ends with it."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command(folder, "--allow-run"), **pipes) as server:
-        assert server.stdout is not None
-        _send(server, *GARBAGE, _message("initialize", HELLO, id=1))
-        answer = json.loads(server.stdout.readline())
-        assert answer["result"]["serverInfo"]["name"] == "decodescope"
-        _send(
-            server,
-            _message("notifications/initialized", {}),
-            _message("tools/call", {"name": "run", "arguments": RUN}, id=2),
-        )
-        deadline = time.monotonic() + PATIENCE_S
-        while not (started := children(server.pid)) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert started
-        began = time.monotonic()
-        if ending == "SIGTERM":
-            server.send_signal(signal.SIGTERM)
-            assert server.wait(PATIENCE_S) == 128 + signal.SIGTERM
-            assert time.monotonic() - began < MOST_SECONDS
-        _, err = server.communicate()
-        assert ending == "SIGTERM" or server.returncode == 0
-        assert err.strip() == b""
-        assert all(map(gone, started))
 
 
 def test_the_skill_names_what_there_is(repository: Path) -> None:

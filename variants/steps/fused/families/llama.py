@@ -50,7 +50,7 @@ def _smollm3_layer(layer: Any, window: int | None) -> FusedLayer:
 
 
 def one_window_reasons(config: Any) -> Iterator[str]:
-    """Its attention has one window for all layers whatever `layer_types` says."""
+    """The attention of the family has one window for all layers whatever `layer_types` says."""
     window, types = config.sliding_window, set(getattr(config, "layer_types", None) or ())
     expected = "full_attention" if window is None else "sliding_attention"
     if types and types != {expected}:
