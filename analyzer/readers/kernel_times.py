@@ -1,10 +1,13 @@
 """Kernels whose times cannot be right: those that were counted and not timed, and those that a
-profiler gave no length or a start before their launch."""
+profiler gave no length or a start before their launch; and windows that lost all kernels."""
+
+from dataclasses import replace
 
 import numpy as np
 
 from decodescope.analyzer.schema.report import Finding
-from decodescope.analyzer.trace import KERNEL, GpuOps, HostEvents
+from decodescope.analyzer.timing.launches import launches_without_ops
+from decodescope.analyzer.trace import KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Trace
 
 # Fewer ops without a duration may have been rounded to 0 µs, as old files are.
 _UNTIMED_OPS = 50
@@ -61,3 +64,23 @@ def without_invalid_times(ops: GpuOps, calls: HostEvents, findings: list[Finding
         )
     )
     return ops.take(~invalid)
+
+
+def without_lone_copies(trace: Trace) -> Trace:
+    """The trace without its copies and fills, if no kernel was recorded and launches outnumber
+    these: they would show a device that waits for the host.
+
+    CUPTI 13.0 and 13.1 return no kernel of some windows (docs/experiments.md).
+    """
+    copies = len(trace.ops)
+    if not copies or not np.isin(trace.ops.kind, (MEMCPY, MEMSET)).all():
+        return trace
+    launches = len(launches_without_ops(trace))
+    if launches <= copies:
+        return trace
+    message = (
+        f"the only GPU ops, {copies:,} copies and fills, were left out: CUPTI of CUDA 13.0 and "
+        f"13.1 loses all kernels of some windows, here of {launches:,} launches"
+    )
+    findings = (*trace.findings, Finding("lone_copies", message))
+    return replace(trace, ops=trace.ops.take(slice(0)), findings=findings)

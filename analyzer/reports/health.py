@@ -336,6 +336,8 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
     """Why a trace has no GPU op, as far as it shows; `foreign`: it has events not understood."""
     if any(finding.code == "counted_kernels" for finding in trace.findings):
         return "its kernels were counted, not timed"
+    if any(finding.code == "lone_copies" for finding in trace.findings):
+        return "all its kernels were lost"
     if captures.launches:
         return "its launches were recorded into graphs and ran nothing"
     work = calls_named(trace, DEVICE_WORK)

@@ -12,7 +12,7 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.kernel_times import without_invalid_times
+from decodescope.analyzer.readers.kernel_times import without_invalid_times, without_lone_copies
 from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
 from decodescope.analyzer.readers.kineto.event import Event
 from decodescope.analyzer.readers.kineto.event_columns import EventColumns
@@ -123,7 +123,7 @@ def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) ->
         messages=columns.messages.rows(),
         message_table=tuple(columns.messages.table),
     )
-    return _without_lead(trace)
+    return without_lone_copies(_without_lead(trace))
 
 
 def _without_lead(trace: Trace) -> Trace:

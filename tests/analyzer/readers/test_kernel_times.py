@@ -53,3 +53,28 @@ def test_kernels_that_clocks_or_whole_microseconds_explain_are_kept() -> None:
     assert (codes(copies), len(copies.ops)) == (set(), 2)
     none_timed = trace_of(op(7, 7), op(9, 9))
     assert len(none_timed.ops) == 2
+
+
+@pytest.mark.parametrize(
+    ("launches", "copies", "kernels", "kept"), [(9, 8, 0, 0), (8, 8, 0, 8), (9, 8, 1, 9)]
+)
+def test_copies_of_a_window_that_lost_all_kernels_are_left_out(
+    launches: int, copies: int, kernels: int, kept: int
+) -> None:
+    events = [call(100 * number, 100 * number + 5, number) for number in range(1, launches + 1)]
+    for number in range(20, 20 + copies):
+        events.append(call(100 * number, 100 * number + 5, number, name="cudaMemcpyAsync"))
+        events.append(op(100 * number + 9, 100 * number + 12, number, cat="gpu_memcpy"))
+    events += [op(100 * number + 9, 100 * number + 12, number) for number in range(1, kernels + 1)]
+    trace = trace_of(*events)
+    assert (len(trace.ops), codes(trace)) == (kept, set() if kept else {"lone_copies"})
+
+
+def test_copies_beside_the_capture_of_a_graph_are_kept() -> None:
+    begin, end = (
+        call(0, 5, 50, name="cudaStreamBeginCapture"),
+        call(9_000, 9_005, 51, name="cudaStreamEndCapture"),
+    )
+    captured = [call(100 * number, 100 * number + 5, number) for number in range(1, 40)]
+    trace = trace_of(begin, *captured, end, op(5, 95, cat="gpu_memset"))
+    assert (len(trace.ops), codes(trace)) == (1, set())

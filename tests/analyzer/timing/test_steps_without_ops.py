@@ -19,7 +19,8 @@ from tests.helpers.kineto_events import PID, Event, call, event, op, span, trace
 from tests.helpers.read_once import analysed_once
 from tests.helpers.reports import analyzed
 
-ON_A_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "ac2g"})
+KERNELS = frozenset({"kernel"})
+ON_A_GPU = KERNELS | {"gpu_memcpy", "gpu_memset", "gpu_user_annotation", "ac2g"}
 LAYER = ("aten::mm", "aten::mul", "aten::add", "aten::softmax")
 STEP = ("aten::embedding", *LAYER * 4, "aten::mm", "aten::argmax")
 
@@ -31,13 +32,14 @@ def without(path: Path, categories: frozenset[str]) -> Trace:
     return read_kineto_bytes(json.dumps(document | {"traceEvents": events}).encode(), "lost.json")
 
 
+@pytest.mark.parametrize("categories", [KERNELS, ON_A_GPU])
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_window_that_lost_its_kernels_has_its_step_time(
-    foreign_traces: Path, marked: bool
+    foreign_traces: Path, marked: bool, categories: frozenset[str]
 ) -> None:
     path = foreign_traces / "h200_llama1b_hf_eager.json.gz"
     whole = analysed_once(path).report
-    lost = analyzed(without(path, ON_A_GPU | (frozenset() if marked else {"user_annotation"})))
+    lost = analyzed(without(path, categories | (frozenset() if marked else {"user_annotation"})))
     answer = lost.report.answer
     assert lost.steps.source == ("markers" if marked else "repetition")
     assert whole.answer.step_ns is not None
