@@ -152,7 +152,7 @@ def test_a_window_under_load_has_its_decode_steps_and_changes_no_answer(
 
 def is_read(app: Terminal, number: int) -> bool:
     """Whether a window is shown: the CPU build has no activity of a GPU."""
-    is_shown = app.shows(f"· window-{number}") and app.shows(f"{STEPS} ranges of the host only")
+    is_shown = app.shows(f"· window-{number}") and app.shows(f"{STEPS} ranges of the host")
     return is_shown and not app.shows("reading")
 
 
@@ -189,7 +189,7 @@ def test_the_app_from_the_first_window_to_another_model(vllm: RealVllm, tmp_path
             first, second = sorted(vllm.traces.glob("rank0.*.json.gz"))[-2:]
             app.until(
                 lambda: (
-                    app.shows("What changed from A to B")
+                    app.shows("decode step from A to B")
                     and app.shows(f"[A]    {first.name}")
                     and app.shows(f"[B]    {second.name}")
                 )

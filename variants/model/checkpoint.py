@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
 from decodescope.analyzer.schema.report import Finding
+from decodescope.variants.model.experts import every_name, expert_counts, stored_names
 from decodescope.variants.model.source import GGUF, read_object
 from decodescope.variants.model.stored_quantization import declares_quantization
 from decodescope.variants.model.workload_costs import has_delta_net
@@ -167,15 +168,16 @@ def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]
 
 
 def require_types(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
-    """Raise `ModelError` if a tensor of the model, of an equal name, is stored in a type that holds
-    no weights; transformers would convert it."""
+    """Raise `ModelError` if a tensor of the model, or of one of its experts, is stored in a type
+    that holds no weights; transformers would convert it."""
+    experts = expert_counts(skeleton.config)[0]
     for key, value in skeleton.state_dict().items():
-        stored = tensors.get(key)
-        if stored and value.is_floating_point() and stored.dtype not in FLOAT_TYPES:
-            raise ModelError(
-                f"{name}: {key} is {stored.dtype} (only {', '.join(FLOAT_TYPES)}); choose another "
-                "checkpoint"
-            )
+        for stored in every_name(stored_names(key, tensors, experts) or ()):
+            if value.is_floating_point() and tensors[stored].dtype not in FLOAT_TYPES:
+                raise ModelError(
+                    f"{name}: {tensors[stored].name} is {tensors[stored].dtype} (only "
+                    f"{', '.join(FLOAT_TYPES)}); choose another checkpoint"
+                )
 
 
 def require_complete(name: str, info: Mapping[str, Collection[Any]]) -> tuple[Finding, ...]:

@@ -1,4 +1,5 @@
-"""The experts of a mixture: their number, and the fastest way of transformers to multiply by them.
+"""The experts of a mixture: their number, the names of their tensors in a checkpoint, and the
+fastest way of transformers to multiply by them.
 
 transformers loops over the experts ("eager"), copies the matrices that each token uses
 ("batched_mm"), or sorts the tokens by expert ("grouped_mm", its default). A step of Qwen3-30B-A3B
@@ -6,8 +7,9 @@ on an H200 at batch 1 took 179, 65 and 105 ms so, and compiled, where a loop can
 with copies and 6.9 in groups.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from math import prod
 from typing import Any, Literal
 
@@ -25,6 +27,13 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 _CHOSEN = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts")
 # torch multiplies in groups only by rows of so many bytes.
 _ROW_BYTES = 16
+# The matrices of one expert in a checkpoint that make up those of the model, which are stacked.
+_OF_EXPERTS = {
+    "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
+    "down_proj": (("down_proj",), ("w2",)),
+}
+# One name, or for each expert those of its matrices.
+StoredNames = str | tuple[tuple[str, ...], ...]
 
 
 def expert_counts(config: Any) -> tuple[int, int]:
@@ -147,6 +156,25 @@ def _require_matrices(
         f"{list(matrices[wrong])} in the weights, and {expected} by config.json; use the files of "
         "one checkpoint"
     )
+
+
+def stored_names(key: str, tensors: Collection[str], experts: int) -> StoredNames | None:
+    """The names among `tensors` that make up the tensor `key` of a model, of its `experts` from the
+    first row on; None if the checkpoint lacks some."""
+    if key in tensors:
+        return key
+    owner, _, leaf = key.rpartition(".")
+    for parts in _OF_EXPERTS.get(leaf, ()):
+        names = tuple(
+            tuple(f"{owner}.{expert}.{part}.weight" for part in parts) for expert in range(experts)
+        )
+        if all(name in tensors for expert in names for name in expert):
+            return names
+    return None
+
+
+def every_name(names: StoredNames) -> Iterable[str]:
+    return (names,) if isinstance(names, str) else chain.from_iterable(names)
 
 
 def step_way(model: Any, batch: int, compiled: bool) -> Way | None:

@@ -17,8 +17,8 @@ import torch
 
 from decodescope.analyzer.errors import DecodescopeError, MissingRequirement, ModelError, first_line
 from decodescope.variants.model.checkpoint import StoredTensor
+from decodescope.variants.model.experts import StoredNames
 from decodescope.variants.model.grouped.gguf import dequantised
-from decodescope.variants.model.stored_names import Names
 from decodescope.variants.parallel.cuts import Sliceable
 
 # llama.cpp's divisors of the frequencies of Llama 3, which transformers' reader leaves out.
@@ -111,7 +111,7 @@ class GgufReader:
 
     def read(
         self,
-        key: Names,
+        key: StoredNames,
         dtype: torch.dtype | None = None,
         part: Callable[[Sliceable], torch.Tensor] | None = None,
     ) -> torch.Tensor:
@@ -120,7 +120,7 @@ class GgufReader:
         whole = self._whole_tensor(key, dtype)
         return whole if part is None else part(whole)
 
-    def _whole_tensor(self, key: Names, dtype: torch.dtype | None) -> torch.Tensor:
+    def _whole_tensor(self, key: StoredNames, dtype: torch.dtype | None) -> torch.Tensor:
         assert isinstance(key, str)
         described = self._tensors[key]
         assert isinstance(described, GgufTensor)

@@ -16,7 +16,7 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
-from decodescope.variants.model.experts import expert_counts
+from decodescope.variants.model.experts import StoredNames, every_name, expert_counts, stored_names
 from decodescope.variants.model.gguf_file import ROPE_FACTORS, GgufReader, has_rope_factors
 from decodescope.variants.model.grouped.checkpoint import PackedCheckpoint
 from decodescope.variants.model.grouped.gguf import gguf_matrices
@@ -44,7 +44,6 @@ from decodescope.variants.model.quantized_tensors import (
 )
 from decodescope.variants.model.quantized_weights import QuantizedLinear, untie
 from decodescope.variants.model.source import GGUF
-from decodescope.variants.model.stored_names import Names, every_name, stored_names
 from decodescope.variants.model.stored_quantization import (
     declared_schemes,
     declares_quantization,
@@ -193,7 +192,10 @@ def _read_matrix(
 
 
 def _require_whole(
-    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, names: Mapping[str, Names | None]
+    name: str,
+    skeleton: Any,
+    checkpoint: QuantizedCheckpoint,
+    names: Mapping[str, StoredNames | None],
 ) -> tuple[Finding, ...]:
     tensors, split = checkpoint.tensors, split_of(skeleton)
     expected = skeleton.state_dict()
@@ -226,7 +228,7 @@ def _require_whole(
     )
 
 
-def _shape(stored: Names, tensors: Mapping[str, StoredTensor]) -> tuple[int, ...] | None:
+def _shape(stored: StoredNames, tensors: Mapping[str, StoredTensor]) -> tuple[int, ...] | None:
     """The shape of the tensor that is stored under these names; None if they do not fit."""
     if isinstance(stored, str):
         return tensors[stored].shape

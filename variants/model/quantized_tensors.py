@@ -6,7 +6,7 @@ compressed-tensors' NaiveQuantizationCompressor; the `weight_scale_inv` of trans
 FineGrainedFP8Config multiplies too, in spite of its name.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,6 @@ from decodescope.variants.model.checkpoint import (
     Shape,
     StoredTensor,
 )
-from decodescope.variants.model.experts import expert_counts
-from decodescope.variants.model.stored_names import every_name, stored_names
 
 # Ends of tensor names that mean more than codes times a scale.
 _OTHER_METHODS = {
@@ -85,7 +83,6 @@ def narrow_matrices(
         if method := _OTHER_METHODS.get(stored.rpartition(".")[2]):
             raise _refused(name, f"{stored} means {method}")
     linears = {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
-    _require_types(name, skeleton, tensors, {f"{key}.weight" for key in linears})
     scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
     matrices = {
         key: _matrix(name, key, module, tensors, scaled)
@@ -96,27 +93,11 @@ def narrow_matrices(
     for stored in tensors:
         if stored.endswith(SCALES) and stored not in used:
             weight = f"{stored.rpartition('.')[0]}.weight"
-            if weight in tensors and tensors[weight].dtype in NARROW_TYPES:
+            dtype = tensors[weight].dtype if weight in tensors else "not there"
+            if dtype in NARROW_TYPES:
                 raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
-            raise _refused(name, f"{stored} scales weights that are not of 8 bits")
+            raise _refused(name, f"{stored} scales {weight}, which is {dtype}")
     return matrices
-
-
-def _require_types(
-    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor], weights: Set[str]
-) -> None:
-    """Refuse tensors of the model that are stored in another type; those of Linear layers, the
-    `weights`, may have 8 bits."""
-    experts = expert_counts(skeleton.config)[0]
-    for key, value in skeleton.state_dict().items():
-        if not value.is_floating_point():
-            continue
-        types = (*FLOAT_TYPES, *(NARROW_TYPES if key in weights else ()))
-        for stored in every_name(stored_names(key, tensors, experts) or ()):
-            tensor = tensors[stored]
-            if tensor.dtype not in types:
-                place = "" if key in weights else ", and not of a Linear layer"
-                raise _refused(name, f"{tensor.name} is {tensor.dtype}{place}")
 
 
 def _matrix(

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 
 from decodescope.variants.model.checkpoint import StoredTensor
-from decodescope.variants.model.stored_names import Names
+from decodescope.variants.model.experts import StoredNames
 from decodescope.variants.parallel.cuts import Sliceable
 
 # Elements of a tensor that are compared with those of another at a time.
@@ -29,7 +29,7 @@ class TensorReader(ExitStack):
 
     def read(
         self,
-        names: Names,
+        names: StoredNames,
         dtype: torch.dtype | None = None,
         part: Callable[[Sliceable], torch.Tensor] | None = None,
     ) -> torch.Tensor:

@@ -123,7 +123,8 @@ def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) ->
         messages=columns.messages.rows(),
         message_table=tuple(columns.messages.table),
     )
-    return without_lone_copies(_without_lead(trace))
+    trace = _without_lead(trace)
+    return trace if trace.on_cpu else without_lone_copies(trace)
 
 
 def _without_lead(trace: Trace) -> Trace:

@@ -110,7 +110,10 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "scales of integers": (cast(SCALE, torch.int32), f"{SCALE} is I32"),
     "two scales": (put(f"{SCALE}_inv", torch.ones(ROWS, 1)), "has both weight_scale and"),
     "a scale of nothing": (put("model.norm.weight_scale", torch.ones(1)), "model.norm.weight_sc"),
-    "a scale of 32-bit weights": (cast(WEIGHT, torch.float32), f"{SCALE} scales weights that are"),
+    "a scale of 32-bit weights": (
+        cast(WEIGHT, torch.float32),
+        f"{SCALE} scales {WEIGHT}, which is F32",
+    ),
     # Weights.
     "a code that is NaN": (code(NAN), f"NaN or infinite codes in 1 rows of {WEIGHT}, the first in"),
     "a negative NaN": (code(NAN | 0x80), f"{WEIGHT}, the first in row 5"),
@@ -121,10 +124,13 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "no weight": (without(WEIGHT), "lacks 1 tensor of the model"),
     "no embedding": (without("embed_tokens"), "lacks 1 tensor of the model: model.embed_tokens"),
     "NaN in a norm": (put("model.norm.weight", torch.full((96,), torch.nan)), "NaN or infinite"),
-    "weights of no type we know": (cast(WEIGHT, torch.uint8), f"{WEIGHT} is U8; only"),
+    "weights of no type we know": (
+        cast(WEIGHT, torch.uint8),
+        f"{SCALE} scales {WEIGHT}, which is U8",
+    ),
     "another type of FP8": (
         put(WEIGHT, torch.zeros(ROWS, COLUMNS).to(torch.float8_e4m3fnuz)),
-        f"{WEIGHT} is F8_E4M3FNUZ",
+        f"{SCALE} scales {WEIGHT}, which is F8_E4M3FNUZ",
     ),
     "packed weights": (put(f"{DOWN}.weight_packed", torch.ones(3)), "weight_packed means packed"),
     "zero points": (
@@ -148,15 +154,18 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "scales of scales": (put(f"{DOWN}.weight_scale_2", torch.ones(1)), "scales of scales"),
     "an embedding of 8 bits": (
         cast("model.embed_tokens.weight", E4M3),
-        "embed_tokens.weight is F8_E4M3, and not of a Linear layer",
+        "embed_tokens.weight is F8_E4M3 (only F32, BF16, F16, F64)",
     ),
     "an embedding of integers": (
         cast("model.embed_tokens.weight", torch.int32),
-        "embed_tokens.weight is I32, and not of a Linear layer",
+        "embed_tokens.weight is I32 (only F32",
     ),
-    "a norm of flags": (cast("model.norm.weight", torch.bool), "model.norm.weight is BOOL, and"),
-    "a matrix of integers": (cast(WEIGHT, torch.int64), f"{WEIGHT} is I64; only F8_E4M3"),
-    "a norm of 8 bits": (cast("model.norm.weight", INT8), "model.norm.weight is I8, and not"),
+    "a norm of flags": (
+        cast("model.norm.weight", torch.bool),
+        "model.norm.weight is BOOL (only F32",
+    ),
+    "a matrix of integers": (cast(WEIGHT, torch.int64), f"{SCALE} scales {WEIGHT}, which is I64"),
+    "a norm of 8 bits": (cast("model.norm.weight", INT8), "model.norm.weight is I8 (only F32"),
     "a transposed matrix": (
         with_weights(lambda weights: weights.update({WEIGHT: weights[WEIGHT].T.contiguous()})),
         "is [136, 96] in the weights and [96, 136] by config.json",
@@ -236,7 +245,7 @@ def test_an_expert_of_integers_is_refused(tmp_path: Path) -> None:
     save_quantized(tmp_path, "mixtral", ROWS_FP8)
     expert = "model.layers.1.block_sparse_moe.experts.2.w2.weight"
     cast(expert, torch.int32)(tmp_path)
-    assert f"{expert} is I32, and not of a Linear layer" in refusal(tmp_path)
+    assert f"{expert} is I32 (only F32" in refusal(tmp_path)
 
 
 def test_tensors_that_nothing_uses_are_a_finding(folder: Path) -> None:
