@@ -189,7 +189,7 @@ def test_the_app_from_the_first_window_to_another_model(vllm: RealVllm, tmp_path
             first, second = sorted(vllm.traces.glob("rank0.*.json.gz"))[-2:]
             app.until(
                 lambda: (
-                    app.shows("decode step from A to B")
+                    app.shows("step ratio")
                     and app.shows(f"[A]    {first.name}")
                     and app.shows(f"[B]    {second.name}")
                 )
