@@ -79,8 +79,8 @@ def without_lone_copies(trace: Trace) -> Trace:
     if launches <= copies:
         return trace
     message = (
-        f"the only GPU ops, {copies:,} copies and fills, were left out: CUPTI of CUDA 13.0 and "
-        f"13.1 loses all kernels of some windows, here of {launches:,} launches"
+        f"none of {launches:,} launches has a kernel, so the {copies:,} copies and fills were left "
+        "out; CUPTI of CUDA 13.0 and 13.1 loses all kernels of some windows"
     )
     findings = (*trace.findings, Finding("lone_copies", message))
     return replace(trace, ops=trace.ops.take(slice(0)), findings=findings)

@@ -14,6 +14,7 @@ from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.quantized_tensors import require_usable, row_scales
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.steps.fused.support import require_support
+from tests.helpers import families
 from tests.helpers.families import FAMILIES
 from tests.variants.model.broken_checkpoints import (
     NOT_WHOLE,
@@ -240,9 +241,13 @@ def test_an_unscaled_matrix_of_int8_is_refused(tmp_path: Path) -> None:
     assert "weight is I8, but the checkpoint lacks its scale" in refusal(tmp_path)
 
 
-def test_an_expert_of_integers_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plain", [True, False])
+def test_an_expert_of_integers_is_refused(tmp_path: Path, plain: bool) -> None:
     """Experts that are stored one by one have other names than the model's."""
-    save_quantized(tmp_path, "mixtral", ROWS_FP8)
+    if plain:
+        families.build("mixtral").save_pretrained(tmp_path)
+    else:
+        save_quantized(tmp_path, "mixtral", ROWS_FP8)
     expert = "model.layers.1.block_sparse_moe.experts.2.w2.weight"
     cast(expert, torch.int32)(tmp_path)
     assert f"{expert} is I32 (only F32" in refusal(tmp_path)
